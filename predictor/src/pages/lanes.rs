@@ -4,7 +4,7 @@
 //! cores; boxes show the same times.
 
 use super::plan_times::{PlanFacts, describe_interval, draw_times, stages_table};
-use super::{break_name, escape, styled_page, value_with_interval, wider_note};
+use super::{break_name, escape, fold_narrow, styled_page, value_with_interval, wider_note};
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
 use crate::planning::network::{Alternative, cores_of_calls};
@@ -309,25 +309,24 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
     let cores_of = cores_of_calls(&planned.stages.stages, planned.calls.len());
     // Narrow windows show the times on one core and on all cores.
     let class = |own: usize| if own == 1 || own == cores { "" } else { " class=\"rest\"" };
-    let mut text =
-        "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with their 90 % intervals; bold: \
+    let text = "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with their 90 % intervals; bold: \
         used by the plan. Concurrent execution is faster if operators scale badly. Share: isolated time of all calls \
         of the operator with the cores of the plan, relative to the time of the plan; the sum of all shares exceeds \
-        100 % if calls run concurrently.</p><div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>"
-            .to_owned();
+        100 % if calls run concurrently.</p>";
+    let mut table = "<div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>".to_owned();
     for own in 1..=cores {
-        let _ = write!(text, "<th{}>on {} (90 %)</th>", class(own), format_count(own, "core"));
+        let _ = write!(table, "<th{}>on {} (90 %)</th>", class(own), format_count(own, "core"));
     }
     let titles = ["speed-up", "share", "calls", "data moved"];
-    text.extend(titles.map(|title| format!("<th class=\"rest\">{title}</th>")));
-    text.push_str("</tr>");
+    table.extend(titles.map(|title| format!("<th class=\"rest\">{title}</th>")));
+    table.push_str("</tr>");
     for (place, one) in all.iter().enumerate() {
-        let _ = write!(text, "<tr><td>{}. {}</td>", place + 1, break_name(&one.operator));
+        let _ = write!(table, "<tr><td>{}. {}</td>", place + 1, break_name(&one.operator));
         for (place, (alone_ns, (low_ns, high_ns))) in one.alone_ns.iter().zip(&one.intervals_ns).enumerate() {
             let time = format_duration(*alone_ns);
             let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
             let time = value_with_interval(&time, Some(&format_range(*low_ns, *high_ns)));
-            let _ = write!(text, "<td{}>{time}</td>", class(place + 1));
+            let _ = write!(table, "<td{}>{time}</td>", class(place + 1));
         }
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
         let cells = [
@@ -336,20 +335,24 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
             one.calls.len().to_string(),
             format_size(one.bytes as u64),
         ];
-        text.extend(cells.map(|cell| format!("<td class=\"rest\">{cell}</td>")));
-        text.push_str("</tr>");
+        table.extend(cells.map(|cell| format!("<td class=\"rest\">{cell}</td>")));
+        table.push_str("</tr>");
     }
-    let _ =
-        write!(text, "<tr><th>all {}</th>", format_count(all.iter().map(|one| one.calls.len()).sum::<usize>(), "call"));
+    let _ = write!(
+        table,
+        "<tr><th>all {}</th>",
+        format_count(all.iter().map(|one| one.calls.len()).sum::<usize>(), "call")
+    );
     for place in 0..cores {
         let time_ns = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
         let sum = format_duration(all.iter().map(time_ns).sum::<f64>());
-        let _ = write!(text, "<th{}>{sum}</th>", class(place + 1));
+        let _ = write!(table, "<th{}>{sum}</th>", class(place + 1));
     }
-    text.extend(titles.map(|_| "<th class=\"rest\"></th>"));
+    table.extend(titles.map(|_| "<th class=\"rest\"></th>"));
     let others: &[&str] = if cores > 2 { &["times on other numbers of cores"] } else { &[] };
     let hidden: Vec<&str> = others.iter().copied().chain(titles).collect();
-    format!("{text}</tr></table></div>{}", wider_note(&hidden))
+    table.push_str("</tr></table></div>");
+    format!("{text}{}{}", fold_narrow("operators", all.len(), &table), wider_note(&hidden))
 }
 
 /// Formats the share of an operator in the time of the plan.

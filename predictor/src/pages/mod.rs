@@ -45,6 +45,20 @@ fn value_with_interval(value: &str, interval: Option<&str>) -> String {
     format!("{value}{interval}")
 }
 
+/// Folds a long table in narrow windows, which then show its first rows and a button for all. `id` is unique on the
+/// page.
+fn fold_narrow(id: &str, rows: usize, table: &str) -> String {
+    /// Number of rows that narrow windows show at first; also in `pages.css`.
+    const SHOWN: usize = 20;
+    match rows > SHOWN {
+        true => format!(
+            "<div class=\"folds\"><input type=\"checkbox\" id=\"{id}\">{table}<label class=\"narrow\" for=\"{id}\">show \
+             all {rows} rows</label></div>"
+        ),
+        false => table.to_owned(),
+    }
+}
+
 /// Emphasises a sentence up to its first parenthesis.
 fn emphasize_start(sentence: &str) -> String {
     let (start, rest) = sentence.split_at(sentence.find(" (").unwrap_or(sentence.len()));
@@ -55,4 +69,23 @@ fn styled_page(title: &str, body: &str) -> String {
     let style = format!("{}{STYLE}", report::page::chart::STYLE);
     let body = keep_units(body);
     report::page::whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STYLE, emphasize_start, fold_narrow};
+
+    #[test]
+    fn long_tables_are_folded() {
+        assert_eq!(fold_narrow("a", 20, "<table>"), "<table>");
+        assert!(fold_narrow("a", 21, "<table>").contains("<table><label class=\"narrow\" for=\"a\">show all 21 rows"));
+        // The first row contains the titles.
+        assert!(STYLE.contains("tr:nth-child(n + 22):not(:last-child)"));
+    }
+
+    #[test]
+    fn the_start_of_a_sentence_is_emphasized() {
+        assert_eq!(emphasize_start("x < 2 (y): z"), "<b>x &lt; 2</b> (y): z");
+        assert_eq!(emphasize_start("x"), "<b>x</b>");
+    }
 }

@@ -1,6 +1,6 @@
 //! HTML page of a placement: when each device runs which operator, and what each operator costs on every device.
 
-use super::{break_name, emphasize_start, escape, styled_page, wider_note};
+use super::{break_name, emphasize_start, escape, fold_narrow, styled_page, wider_note};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
@@ -28,7 +28,8 @@ pub fn placement_page(
     let _ = write!(
         body,
         "</ul><h2>Timeline of devices</h2><figure>{}</figure><p class=\"soft\">Each box is an operator; its start and \
-         time are in the table. Light and dark alternate between consecutive operators. {}</p>",
+         time are in the table. Light and dark alternate between consecutive operators. The makespan \
+         is the end of the last operator. {}</p>",
         draw_for_windows(WIDTH, |width| chart.draw_lanes(width)),
         match instance.edges.is_empty() {
             true => "Operators are independent.",
@@ -340,12 +341,18 @@ impl DeviceLanes<'_> {
     fn costs_table(&self) -> String {
         let mut text = format!(
             "<h2>Operators</h2><p class=\"soft\">Time: of the operator alone on its device{}. Cheapest move: to the \
-             device with the smallest change of {}, if all other operators stay.</p>\
-             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th class=\"text two\">device\
-             </th><th>time</th><th class=\"two\">cheapest move</th><th class=\"rest\">start</th></tr>",
+             device with the smallest change of {}, if all other operators stay.</p>",
             self.describe_bounds(),
             self.describe_costs()
         );
+        text += &fold_narrow("operators", self.table.operators.len(), &self.operators_table());
+        format!("{text}{}{}", wider_note(&["the start"]), self.devices_table())
+    }
+
+    fn operators_table(&self) -> String {
+        let mut text = "<div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th class=\"text \
+            two\">device</th><th>time</th><th class=\"two\">cheapest move</th><th class=\"rest\">start</th></tr>"
+            .to_owned();
         for (operator, name) in self.table.operators.iter().enumerate() {
             let device = self.found.devices[operator];
             let _ = write!(
@@ -359,7 +366,7 @@ impl DeviceLanes<'_> {
                 format_tick(self.start_ns(operator)),
             );
         }
-        format!("{text}</table></div>{}{}", wider_note(&["the start"]), self.devices_table())
+        text + "</table></div>"
     }
 
     /// Returns a folded table with the times and moves of each operator on all devices; empty for a single device.

@@ -74,7 +74,8 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
         ("GET", "/") => Reply {
             status: 200,
             kind: "text/html; charset=utf-8",
-            body: report::page::whole_page("oppredict", STYLE, BODY),
+            // Without the footer of written pages: its command is not for other machines.
+            body: format!("{}{BODY}</body>\n</html>\n", report::page::page_head("oppredict", STYLE)),
         },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => json_reply(200, &describe_service(service)),
