@@ -1,7 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
-use super::meanings::{name_cell, name_with_meaning};
+use super::meanings::{meaning_of, name_cell, name_with_meaning};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part, transform_correlation, transformed_error};
 use report::UNKNOWN;
@@ -362,13 +362,14 @@ impl MapFrame {
         }
         for (down, (label, row)) in rows.iter().enumerate() {
             let names: Vec<&str> = [row.name].into_iter().chain(row.alike.iter().copied()).collect();
+            let meaning = meaning_of(row.name).map_or(String::new(), |meaning| format!("{meaning}: "));
             let _ = write!(
                 svg,
                 "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
                 self.left - 8.0,
                 self.top + (CELL.1 * down) as f64 + 14.0,
                 escape(label),
-                escape(&names.join(", "))
+                escape(&format!("{meaning}{}", names.join(", ")))
             );
         }
         svg
