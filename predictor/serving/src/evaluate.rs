@@ -177,7 +177,14 @@ fn hold_out_rows(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Res
     let train = filter_rows(all, |row| is_asked(row) && !is_test(row));
     let test = filter_rows(all, |row| is_asked(row) && is_test(row));
     let knowledge = |target| -> Result<Knowledge> {
-        Ok(Knowledge { groups: fit_groups(&train, target, options)?, ..Knowledge::default() })
+        let groups = fit_groups(&train, target, options)?;
+        // Formats whose only layers are held out are answered like those that a device was not measured with.
+        let has_model = |key: &GroupKey| groups.by_key.contains_key(key);
+        let missing = by_group(&test, target).into_keys().filter(|key| !has_model(key));
+        let missing: BTreeSet<String> = missing.map(|key| key.operator).collect();
+        let similar = filter_rows(&train, |row| missing.contains(row.kernel.operator_name()));
+        let transfers = fit_transfers(&similar, target, &groups, options)?;
+        Ok(Knowledge { groups, transfers, ..Knowledge::default() })
     };
     let learned = Learned { times: knowledge(Target::Time)?, power: knowledge(Target::Power)?, provenance: Vec::new() };
     let plain = PlainTrees::fit_trees(&train, options)?;

@@ -5,6 +5,7 @@
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
+use crate::routing::{RankLoad, TILE_ROWS};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 
 /// Sizes of output tiles that matrix kernels commonly use.
@@ -211,49 +212,27 @@ fn experts_features(experts: &Experts, row: &mut Row) {
         Distribution::Balanced => 0.0,
         Distribution::PowerLaw(power) => power,
     };
-    let (routed, local, active) = (experts.routed_pairs(), experts.local_experts(), experts.active_experts());
+    let RankLoad { pairs, active, busiest, tiles } = RankLoad::of_layer(experts);
     row.push_value(power);
     row.push_value(experts.scheme.weight_bytes());
     row.push_value(experts.scheme.activation_bytes());
     row.push_value(experts.scheme.product_dtype().byte_width());
-    row.push_log(routed);
-    row.push_log(local);
+    row.push_value(experts.matrices as f64);
+    row.push_log(pairs);
+    row.push_log(experts.local_experts());
     row.push_log(experts.rank_width());
     row.push_log(active);
-    row.push_log(routed / local);
-    row.push_residency(active * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
-    row.push_residency(routed * experts.hidden as f64 * 2.0);
-    for rows in [16.0, 64.0, 128.0] {
-        let tokens = routed / active;
-        let blocks = active * (tokens / rows).ceil();
-        row.push_waves(
-            blocks * (2.0 * experts.rank_width() / 128.0).ceil(),
-            routed / rows * (2.0 * experts.rank_width() / 128.0),
-        );
-        row.push_waves(
-            blocks * (experts.hidden as f64 / 128.0).ceil(),
-            routed / rows * (experts.hidden as f64 / 128.0),
-        );
+    row.push_log(pairs / active);
+    row.push_log(busiest);
+    row.push_log(busiest * active / pairs);
+    row.push_residency(active * experts.expert_weights() * experts.scheme.weight_bytes());
+    row.push_residency(pairs * experts.hidden as f64 * 2.0);
+    for (rows, blocks) in TILE_ROWS.into_iter().zip(tiles) {
+        row.push_value(pairs / (blocks * rows));
+        for columns in [(experts.matrices as f64 - 1.0) * experts.rank_width(), experts.hidden as f64] {
+            row.push_waves(blocks * (columns / 128.0).ceil(), pairs / rows * (columns / 128.0));
+        }
     }
-    let (load, served) = expert_loads(experts, power);
-    row.push_log(load);
-    row.push_log(served);
-    row.push_residency(served * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
-}
-
-/// Returns the busiest expert's load over the mean, and the active experts per GPU, for power-law popularity.
-fn expert_loads(layer: &Experts, power: f64) -> (f64, f64) {
-    let experts = layer.experts as f64;
-    let pairs = layer.tokens as f64 * layer.top_k as f64;
-    // The sum of r^-power from 1 to the number of experts, by its integral.
-    let total = match (power - 1.0).abs() < 1e-9 {
-        true => experts.ln() + 0.5772,
-        false => (experts.powf(1.0 - power) - 1.0) / (1.0 - power) + 0.5,
-    };
-    let first = (pairs / total.max(1.0)).min(layer.tokens as f64);
-    // The last expert that expects at least one pair.
-    let served = if power == 0.0 { experts.min(pairs) } else { (pairs / total).powf(1.0 / power).clamp(1.0, experts) };
-    (first * experts / pairs, (served / layer.expert_parallel as f64).max(1.0))
 }
 
 /// Returns a hash of the site: the layer sizes of a model, independent of the number of tokens.

@@ -1,5 +1,6 @@
 //! Kernels of serving frameworks: their sizes, and the operations and bytes that they require.
 
+use crate::routing::RankLoad;
 use crate::scheme::{Dtype, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +55,7 @@ pub struct Decode {
     pub cache_dtype: Dtype,
 }
 
-/// One rank's share of a fused layer of gated experts, which have three matrices each.
+/// One rank's share of a fused layer of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experts {
     /// Tokens of all ranks of the expert-parallel group.
@@ -69,6 +70,8 @@ pub struct Experts {
     pub tensor_parallel: u64,
     /// Number of devices among which the experts are distributed.
     pub expert_parallel: u64,
+    /// Number of matrices of an expert: 3 with a gate, 2 without.
+    pub matrices: u64,
     pub distribution: Distribution,
     pub scheme: Scheme,
 }
@@ -183,22 +186,25 @@ impl Experts {
         (self.experts as f64 / self.expert_parallel as f64).max(1.0)
     }
 
-    pub fn active_experts(&self) -> f64 {
-        self.local_experts().min(self.routed_pairs()).max(1.0)
-    }
-
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }
 
+    /// Returns the number of weights of one expert on this rank.
+    pub(crate) fn expert_weights(&self) -> f64 {
+        self.matrices as f64 * self.hidden as f64 * self.rank_width()
+    }
+
+    /// Returns the work of the rank with the most pairs of tokens and experts.
     pub fn work(&self) -> Work {
-        let expert = 3.0 * self.hidden as f64 * self.rank_width();
-        let routed = self.routed_pairs().max(1.0);
+        let (load, expert) = (RankLoad::of_layer(self), self.expert_weights());
+        let routed = load.pairs.max(1.0);
         let activations = routed * self.hidden as f64 * (self.scheme.activation_bytes() + OUTPUT_BYTES);
-        let inside = 2.0 * routed * self.rank_width() * (self.scheme.activation_bytes() + OUTPUT_BYTES);
+        let written = (self.matrices as f64 - 1.0) * routed * self.rank_width();
+        let inside = written * (self.scheme.activation_bytes() + OUTPUT_BYTES);
         Work {
             flops: 2.0 * routed * expert,
-            bytes: self.active_experts() * expert * self.scheme.weight_bytes() + activations + inside,
+            bytes: load.active * expert * self.scheme.weight_bytes() + activations + inside,
         }
     }
 }
@@ -241,11 +247,13 @@ mod tests {
             top_k: 8,
             tensor_parallel: 1,
             expert_parallel: 1,
+            matrices: 3,
             distribution,
             scheme,
         };
         let share = Experts { tensor_parallel: 2, expert_parallel: 4, ..whole };
         assert_eq!(share.work().flops, whole.work().flops / 8.0);
         assert!(share.work().bytes < whole.work().bytes / 3.0);
+        assert_eq!(Experts { matrices: 2, ..whole }.work().flops, whole.work().flops * 2.0 / 3.0);
     }
 }

@@ -25,6 +25,7 @@ pub mod overhead;
 mod packed;
 pub mod pass_time;
 pub mod plan;
+mod routing;
 pub mod scheme;
 pub mod server;
 pub mod server_evaluation;

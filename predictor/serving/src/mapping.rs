@@ -41,6 +41,9 @@ pub struct TableMapping {
     pub formats: BTreeMap<String, String>,
     #[serde(default)]
     pub drop: Vec<Fault>,
+    /// Optional sizes of some rows that no column has.
+    #[serde(default)]
+    pub exceptions: Vec<Exception>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -84,6 +87,14 @@ pub struct Fault {
     pub r#where: BTreeMap<String, String>,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exception {
+    pub reason: String,
+    pub r#where: BTreeMap<String, String>,
+    pub sizes: BTreeMap<String, u64>,
+}
+
 impl Unit {
     pub fn in_seconds(self) -> f64 {
         match self {
@@ -124,7 +135,8 @@ impl TableMapping {
             let hint = names::name_hint(&self.kernel, crate::text::OPERATORS);
             format!("unknown kernel `{}`; {hint}", self.kernel)
         })?;
-        for word in self.sizes.keys().chain(self.formats.keys()) {
+        let exceptions = self.exceptions.iter().flat_map(|exception| exception.sizes.keys());
+        for word in self.sizes.keys().chain(self.formats.keys()).chain(exceptions) {
             if !known.contains(&word.as_str()) {
                 let hint = names::name_hint(word, known.iter().copied());
                 return Err(format!("`{}` has no size `{word}`; {hint}", self.kernel));

@@ -6,6 +6,7 @@ use crate::features::site_hash;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
+use crate::text::GATED_MATRICES;
 use models::Choice;
 use samples::table::{self, Cells, Table};
 use serde::{Deserialize, Serialize};
@@ -401,13 +402,16 @@ impl<'a> Columns<'a> {
     }
 
     fn known_fault(&self, row: usize) -> Option<&'a str> {
-        let matches =
-            |(name, wanted): (&String, &String)| match self.table.find_column(name).map(|column| &column.cells) {
-                Some(Cells::Words { words, codes }) => words[codes[row] as usize] == *wanted,
-                Some(Cells::Numbers(numbers)) => wanted.parse() == Ok(numbers[row]),
-                None => false,
-            };
-        self.mapping.drop.iter().find(|fault| fault.r#where.iter().all(matches)).map(|fault| fault.reason.as_str())
+        let fault = self.mapping.drop.iter().find(|fault| self.matches(row, &fault.r#where));
+        fault.map(|fault| fault.reason.as_str())
+    }
+
+    fn matches(&self, row: usize, conditions: &BTreeMap<String, String>) -> bool {
+        conditions.iter().all(|(name, wanted)| match self.table.find_column(name).map(|column| &column.cells) {
+            Some(Cells::Words { words, codes }) => words[codes[row] as usize] == *wanted,
+            Some(Cells::Numbers(numbers)) => wanted.parse() == Ok(numbers[row]),
+            None => false,
+        })
     }
 
     fn read_size(&self, word: &str, row: usize) -> Parsed<u64> {
@@ -420,6 +424,10 @@ impl<'a> Columns<'a> {
     }
 
     fn size_or_none(&self, word: &str, row: usize) -> Parsed<Option<u64>> {
+        let exceptions = self.mapping.exceptions.iter().filter(|exception| self.matches(row, &exception.r#where));
+        if let Some(size) = exceptions.filter_map(|exception| exception.sizes.get(word)).next() {
+            return Ok(Some(*size));
+        }
         match self.sizes.get(word).map(|numbers| numbers.value_at(row)) {
             Some(number) if number != 0.0 && !number.is_nan() => self.read_size(word, row).map(Some),
             _ => Ok(None),
@@ -463,6 +471,7 @@ impl<'a> Columns<'a> {
                 top_k: size("top_k")?,
                 tensor_parallel: self.size_or_none("tensor_parallel", row)?.unwrap_or(1),
                 expert_parallel: self.size_or_none("expert_parallel", row)?.unwrap_or(1),
+                matrices: self.size_or_none("matrices", row)?.unwrap_or(GATED_MATRICES),
                 distribution: self.distribution.as_ref().map_or(Distribution::Balanced, |coded| coded.value_at(row)),
                 scheme,
             }),

@@ -5,6 +5,7 @@ use crate::collectives::Collective;
 use crate::error::{Error, Result};
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
+use crate::text::GATED_MATRICES;
 use serde::Serialize;
 
 /// Bytes per element of the residual stream.
@@ -281,6 +282,7 @@ impl Planner<'_> {
             top_k: experts.top_k,
             tensor_parallel: self.parallelism.expert_tensor(),
             expert_parallel: expert,
+            matrices: GATED_MATRICES,
             distribution: Distribution::Balanced,
             scheme: self.formats.weights,
         });

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 pub const OPERATORS: [&str; 4] = ["gemm", "attention_prefill", "attention_decode", "moe"];
 
+/// Number of matrices of an expert with a gate.
+pub(crate) const GATED_MATRICES: u64 = 3;
 const MAX_SIZE: u64 = 1 << 32;
 
 struct Values<'a>(BTreeMap<&'a str, &'a str>);
@@ -149,6 +151,7 @@ pub(crate) fn words_of(operator: &str) -> Option<&'static [&'static str]> {
             "top_k",
             "tensor_parallel",
             "expert_parallel",
+            "matrices",
             "distribution",
             "dtype",
         ],
@@ -200,13 +203,18 @@ fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
         top_k: values.take_size("top_k")?,
         tensor_parallel: values.size_or("tensor_parallel", 1)?,
         expert_parallel: values.size_or("expert_parallel", 1)?,
+        matrices: values.size_or("matrices", GATED_MATRICES)?,
         distribution: values.take_distribution()?,
         scheme: values.take_choice("dtype")?.unwrap_or(Scheme::Bf16),
     };
     values.reject_unused("moe")?;
-    match experts.top_k > experts.experts {
-        true => Err(format!("`top_k` is {}, but the layer has {} experts", experts.top_k, experts.experts)),
-        false => Ok(Kernel::Experts(experts)),
+    let Experts { top_k, experts: count, matrices, .. } = experts;
+    match experts {
+        _ if top_k > count => Err(format!("`top_k` is {top_k}, but the layer has {count} experts")),
+        _ if !(2..=GATED_MATRICES).contains(&matrices) => {
+            Err(format!("`matrices` is {matrices}; give 3 for experts with a gate, 2 for others"))
+        }
+        _ => Ok(Kernel::Experts(experts)),
     }
 }
 
@@ -228,19 +236,22 @@ impl fmt::Display for Kernel {
                 write!(f, "heads={},kv_heads={},head_dim={}", of.heads, of.kv_heads, of.head_dim)?;
                 write_formats(f, of.window, of.dtype, of.cache_dtype)
             }
-            Kernel::Experts(of) => write!(
-                f,
-                "tokens={},hidden={},intermediate={},experts={},top_k={},tensor_parallel={},expert_parallel={},distribution={},dtype={}",
-                of.tokens,
-                of.hidden,
-                of.intermediate,
-                of.experts,
-                of.top_k,
-                of.tensor_parallel,
-                of.expert_parallel,
-                of.distribution,
-                of.scheme.name()
-            ),
+            Kernel::Experts(of) => {
+                write!(
+                    f,
+                    "tokens={},hidden={},intermediate={},experts={},top_k={},tensor_parallel={},expert_parallel={},distribution={},dtype={}",
+                    of.tokens,
+                    of.hidden,
+                    of.intermediate,
+                    of.experts,
+                    of.top_k,
+                    of.tensor_parallel,
+                    of.expert_parallel,
+                    of.distribution,
+                    of.scheme.name()
+                )?;
+                if of.matrices == GATED_MATRICES { Ok(()) } else { write!(f, ",matrices={}", of.matrices) }
+            }
         }
     }
 }
@@ -266,6 +277,7 @@ mod tests {
             "attention_prefill:batch=2,new_tokens=512,heads=32,kv_heads=8,head_dim=128,dtype=bf16",
             "attention_prefill:batch=2,new_tokens=512,past=64,heads=32,kv_heads=8,head_dim=128,dtype=bf16",
             "moe:tokens=64,hidden=4096,intermediate=1536,experts=128,top_k=8,tensor_parallel=2,expert_parallel=4,distribution=power_law_1.2,dtype=nvfp4",
+            "moe:tokens=4,hidden=8,intermediate=8,experts=8,top_k=2,tensor_parallel=1,expert_parallel=1,distribution=balanced,dtype=bf16,matrices=2",
         ] {
             assert_eq!(text.parse::<Kernel>().map(|kernel| kernel.to_string()).as_deref(), Ok(text));
         }
@@ -284,6 +296,7 @@ mod tests {
             ("gemm:m=1,m=2", "`m` is given twice"),
             ("attention_decode:batch=1,context=1,heads=6,kv_heads=4,head_dim=64", "cannot share 4 key-value heads"),
             ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=8", "`top_k` is 8, but the layer has 4 experts"),
+            ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=1,matrices=4", "give 3 for experts with a gate"),
         ] {
             let error = text.parse::<Kernel>().expect_err(text).to_string();
             assert!(error.contains(reason), "{error}");

@@ -13,6 +13,7 @@ use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transf
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use samples::features::Matrix;
+use samples::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum rows per device and format for training cross-device trees.
@@ -20,6 +21,14 @@ const TRANSFER_ROWS: usize = 3000;
 /// Maximum rows per device and format for the errors on a held-out device.
 const TRIAL_ROWS: usize = 1200;
 const TRANSFER_ROUNDS: usize = 150;
+/// Minimum number of rows in a leaf of the coarse fit, which must not follow single outliers.
+const COARSE_ROWS: f64 = 20.0;
+/// Ratio of the standard deviation to the median absolute deviation of a normal distribution.
+const NORMAL_SPREAD: f64 = 1.4826;
+/// Number of standard deviations from which a row is an outlier.
+const OUTLIER_SPREADS: f64 = 3.0;
+/// Smallest standard deviation that is assumed, in logarithms.
+const LEAST_SPREAD: f64 = 0.02;
 const FEWEST_DEVICES: usize = 3;
 const FEWEST_ROWS: usize = 50;
 
@@ -154,6 +163,26 @@ fn grow_trees(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: u
     boosted::fit_trees(matrix, labels, &parameters, options.seed).map_err(|error| Error::Data(error.to_string()))
 }
 
+/// Moves labels that lie far from a coarse fit to the limit of plausible noise.
+///
+/// Some tables have kernels that take twice as long in one row in ten, at random. Squared errors would follow them.
+fn clip_outliers(matrix: &Matrix, labels: &[f32], options: &TrainOptions) -> Result<Vec<f32>> {
+    let parameters = BoostingParameters {
+        rounds: 100,
+        learning_rate: 0.15,
+        max_depth: 9,
+        min_child_weight: COARSE_ROWS,
+        min_split_loss: options.min_split_loss.max(0.02),
+        ..BoostingParameters::default_parameters()
+    };
+    let coarse = boosted::fit_trees(matrix, labels, &parameters, options.seed);
+    let coarse = coarse.map_err(|error| Error::Data(error.to_string()))?.predict_rows(matrix);
+    let residuals = || labels.iter().zip(&coarse).map(|(label, fitted)| label - fitted);
+    let spread = NORMAL_SPREAD * median(&mut residuals().map(|residual| f64::from(residual.abs())).collect::<Vec<_>>());
+    let limit = (OUTLIER_SPREADS * spread.max(LEAST_SPREAD)) as f32;
+    Ok(residuals().zip(&coarse).map(|(residual, fitted)| fitted + residual.clamp(-limit, limit)).collect())
+}
+
 fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &TrainOptions) -> Result<Group> {
     let examples = build_examples(all, rows, target, false)?;
     let (mut at_known_sites, mut at_new_sites, mut held_out) = (None, None, None);
@@ -166,14 +195,15 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
             rest.into_iter().partition(|place| is_in_fold(shape_hash(kernel(*place)), 8));
         if learned.len() >= FEWEST_ROWS {
             let (matrix, labels) = examples.select_rows(&learned);
-            let trial = grow_trees(&matrix, &labels, options, options.rounds)?;
+            let trial = grow_trees(&matrix, &clip_outliers(&matrix, &labels, options)?, options, options.rounds)?;
             at_known_sites = Reaches::fit(&examples.tree_errors(&trial, &known));
             let errors = examples.tree_errors(&trial, &new);
             at_new_sites = Reaches::fit(&errors);
             held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
         }
     }
-    let trees = grow_trees(&examples.matrix, &examples.labels, options, options.rounds)?;
+    let labels = clip_outliers(&examples.matrix, &examples.labels, options)?;
+    let trees = grow_trees(&examples.matrix, &labels, options, options.rounds)?;
     let sites: BTreeSet<u64> = rows.iter().map(|row| site_hash(&all.rows[*row].kernel)).collect();
     let mut frameworks = BTreeMap::new();
     rows.iter().for_each(|row| *frameworks.entry(all.rows[*row].framework).or_insert(0) += 1);
@@ -296,4 +326,29 @@ fn fit_transfer(
     let stranger = Blend::from_trials(&strangers, STRANGER_WEIGHTS);
     let sibling = Blend::from_trials(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_slow_rows_are_clipped() {
+        let rows = 2000;
+        let (values, truth): (Vec<f32>, Vec<f32>) =
+            (0..rows).map(|row| (row as f32 / 100.0, (row as f32 / 400.0).sin())).unzip();
+        // One row in ten takes twice as long.
+        let is_slow = |row: usize| mix_hash([row as u64, 3].into_iter()).is_multiple_of(10);
+        let slower = |row: usize| if is_slow(row) { std::f32::consts::LN_2 } else { 0.0 };
+        let labels: Vec<f32> = truth.iter().enumerate().map(|(row, log)| log + slower(row)).collect();
+        let matrix = Matrix::from_rows(1, values);
+        let clipped = clip_outliers(&matrix, &labels, &TrainOptions::default()).expect("labels");
+        let moved = |wanted: bool| {
+            let rows = (0..rows).filter(|row| is_slow(*row) == wanted);
+            let moved: Vec<f32> = rows.map(|row| (clipped[row] - truth[row]).abs()).collect();
+            moved.iter().sum::<f32>() / moved.len() as f32
+        };
+        assert!(moved(true) < 0.7 * std::f32::consts::LN_2, "{}", moved(true));
+        assert!(moved(false) < 0.01, "{}", moved(false));
+    }
 }

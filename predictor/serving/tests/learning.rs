@@ -3,7 +3,7 @@
 
 use serving::device::find_device;
 use serving::evaluate::{HoldOut, Plan, evaluate_plan};
-use serving::features::kernel_features;
+use serving::features::{kernel_features, mix_hash, site_hash};
 use serving::learned::Distance;
 use serving::measurements::Measurement;
 use serving::train::{TrainOptions, train_kernels};
@@ -64,6 +64,39 @@ fn answers_are_near_and_say_how_far_they_reach() {
         assert!((answer.time.seconds / truth - 1.0).abs() < 0.08, "{text}: {} {truth}", answer.time.seconds);
         let widths: Vec<f64> = answer.intervals.iter().map(|(low, high)| high / low).collect();
         assert!(widths.is_sorted() && widths[2] < 1.5, "{widths:?}");
+    }
+}
+
+#[test]
+fn formats_whose_layers_are_held_out_are_answered_by_other_devices() {
+    let all = measurements();
+    let mut formats = all.clone();
+    // A100 has all layers in bf16; the others have one layer in int8, which seed 1 holds out.
+    let layer = [512, 1024, 2048, 4096, 8192].into_iter().find_map(|n| {
+        let kernel = kernel(&format!("gemm:m=1,n={n},k=512"));
+        mix_hash([site_hash(&kernel), 1].into_iter()).is_multiple_of(5).then_some((n, 512))
+    });
+    let layer = layer.expect("a layer that is held out");
+    formats.rows.retain_mut(|row| {
+        let Kernel::Gemm(gemm) = &mut row.kernel else { return false };
+        row.power = None;
+        let is_one = (gemm.n, gemm.k) == layer;
+        if row.device > 0 && is_one {
+            gemm.scheme = Scheme::Int8;
+        }
+        true
+    });
+    let plan = Plan {
+        hold_out: HoldOut::Site,
+        seeds: vec![1],
+        options: TrainOptions { calibrates: false, ..options() },
+        operators: Vec::new(),
+    };
+    let evaluation = evaluate_plan(&formats, &plan).expect("it is evaluated");
+    let scores = evaluation.groups.iter().filter(|scores| scores.format == "int8").collect::<Vec<_>>();
+    assert_eq!(scores.len(), 3);
+    for scores in scores {
+        assert!(scores.methods["ours"].mape < scores.methods["roofline"].mape, "{:?}", scores.methods);
     }
 }
 
