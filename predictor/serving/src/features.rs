@@ -6,7 +6,7 @@ use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::routing::{RankLoad, TILE_ROWS};
-use crate::times::{LAUNCH_SECONDS, bound_seconds};
+use crate::times::LAUNCH_SECONDS;
 
 /// Sizes of output tiles that matrix kernels commonly use.
 const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (128.0, 256.0), (64.0, 64.0)];
@@ -101,7 +101,7 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
     let peak = device.peak_flops(kernel.product_dtype())?;
     let work = kernel.kernel_work();
     let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
-    let reference_seconds = bound_seconds(kernel, device)? + LAUNCH_SECONDS;
+    let reference_seconds = compute.max(memory) + LAUNCH_SECONDS;
     let warm_seconds = compute.max(warm_memory_seconds(work.bytes, device)) + LAUNCH_SECONDS;
     let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
     row.push_value(f64::from(framework));
