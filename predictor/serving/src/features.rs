@@ -212,14 +212,14 @@ fn experts_features(experts: &Experts, row: &mut Row) {
         Distribution::Balanced => 0.0,
         Distribution::PowerLaw(power) => power,
     };
-    let RankLoad { pairs, active, busiest, tiles } = RankLoad::of_layer(experts);
+    let RankLoad { pairs, active, busiest, tiles } = experts.rank_load();
     row.push_value(power);
     row.push_value(experts.scheme.weight_bytes());
     row.push_value(experts.scheme.activation_bytes());
     row.push_value(experts.scheme.product_dtype().byte_width());
     row.push_value(experts.matrices as f64);
     row.push_log(pairs);
-    row.push_log(experts.local_experts());
+    row.push_log((experts.experts as f64 / experts.expert_parallel as f64).max(1.0));
     row.push_log(experts.rank_width());
     row.push_log(active);
     row.push_log(pairs / active);

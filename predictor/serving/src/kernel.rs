@@ -1,6 +1,7 @@
 //! Kernels of serving frameworks: their sizes, and the operations and bytes that they require.
 
-use crate::routing::RankLoad;
+pub use crate::routing::Distribution;
+use crate::routing::{RankLoad, Routing};
 use crate::scheme::{Dtype, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -74,14 +75,6 @@ pub struct Experts {
     pub matrices: u64,
     pub distribution: Distribution,
     pub scheme: Scheme,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Distribution {
-    Balanced,
-    /// The share of an expert falls with this power of its popularity rank.
-    PowerLaw(f64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,17 +170,14 @@ impl Decode {
 }
 
 impl Experts {
-    /// Returns the number of token-expert pairs of one rank, if all ranks have equal shares.
-    pub fn routed_pairs(&self) -> f64 {
-        self.tokens as f64 * self.top_k as f64 / self.expert_parallel as f64
-    }
-
-    pub fn local_experts(&self) -> f64 {
-        (self.experts as f64 / self.expert_parallel as f64).max(1.0)
-    }
-
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
+    }
+
+    /// Returns the load of the rank with the most pairs of tokens and experts.
+    pub(crate) fn rank_load(&self) -> RankLoad {
+        let &Experts { tokens, experts, top_k, expert_parallel, distribution, .. } = self;
+        RankLoad::from_routing(&Routing { tokens, experts, top_k, expert_parallel, distribution })
     }
 
     /// Returns the number of weights of one expert on this rank.
@@ -197,7 +187,7 @@ impl Experts {
 
     /// Returns the work of the rank with the most pairs of tokens and experts.
     pub fn work(&self) -> Work {
-        let (load, expert) = (RankLoad::of_layer(self), self.expert_weights());
+        let (load, expert) = (self.rank_load(), self.expert_weights());
         let routed = load.pairs.max(1.0);
         let activations = routed * self.hidden as f64 * (self.scheme.activation_bytes() + OUTPUT_BYTES);
         let written = (self.matrices as f64 - 1.0) * routed * self.rank_width();

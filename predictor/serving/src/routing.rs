@@ -1,6 +1,6 @@
 //! Distribution of tokens over the experts of one rank: pairs, experts with tokens, and tiles of rows.
 
-use crate::kernel::{Distribution, Experts};
+use serde::{Deserialize, Serialize};
 
 /// Numbers of rows in tiles that kernels of experts commonly use.
 pub(crate) const TILE_ROWS: [f64; 3] = [16.0, 64.0, 128.0];
@@ -10,6 +10,34 @@ const MOST_POPULAR: f64 = 0.8;
 const SPARSE_BOUNDS: (f64, f64) = (0.01, 2.0);
 /// Multiples of this number modulo 1 spread evenly, in an order that is unrelated to popularity.
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distribution {
+    Balanced,
+    /// The share of an expert falls with this power of its popularity rank.
+    PowerLaw(f64),
+}
+
+/// How a layer distributes tokens over experts and ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing {
+    pub tokens: u64,
+    pub experts: u64,
+    pub top_k: u64,
+    pub expert_parallel: u64,
+    pub distribution: Distribution,
+}
+
+impl Routing {
+    fn all_pairs(&self) -> f64 {
+        self.tokens as f64 * self.top_k as f64
+    }
+
+    fn local_experts(&self) -> f64 {
+        (self.experts as f64 / self.expert_parallel as f64).max(1.0)
+    }
+}
 
 /// Load of the rank that has the most pairs of tokens and experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,15 +52,16 @@ pub(crate) struct RankLoad {
 }
 
 impl RankLoad {
-    pub fn of_layer(layer: &Experts) -> RankLoad {
+    pub fn from_routing(layer: &Routing) -> RankLoad {
         match layer.distribution {
             Distribution::PowerLaw(power) if power > 0.0 => RankLoad::from_loads(&rank_loads(layer, power)),
             Distribution::Balanced | Distribution::PowerLaw(_) => RankLoad::of_equal_shares(layer),
         }
     }
 
-    fn of_equal_shares(layer: &Experts) -> RankLoad {
-        let (pairs, active) = (layer.routed_pairs(), layer.local_experts().min(layer.routed_pairs()).max(1.0));
+    fn of_equal_shares(layer: &Routing) -> RankLoad {
+        let pairs = layer.all_pairs() / layer.expert_parallel as f64;
+        let active = layer.local_experts().min(pairs).max(1.0);
         let busiest = pairs / active;
         RankLoad { pairs, active, busiest, tiles: TILE_ROWS.map(|rows| active * (busiest / rows).ceil()) }
     }
@@ -53,8 +82,8 @@ impl RankLoad {
 ///
 /// The popularity of experts is a bounded power law, as in benchmarks of AIConfigurator: density x^-power between 1 and
 /// 0.8 of the tokens, normalised to the number of pairs. Quantiles stand for random numbers.
-fn rank_loads(layer: &Experts, power: f64) -> Vec<f64> {
-    let (tokens, pairs) = (layer.tokens as f64, layer.tokens as f64 * layer.top_k as f64);
+fn rank_loads(layer: &Routing, power: f64) -> Vec<f64> {
+    let (tokens, pairs) = (layer.tokens as f64, layer.all_pairs());
     let (low, high) = match pairs > layer.experts as f64 {
         true => (1.0, (MOST_POPULAR * tokens).max(1.0)),
         false => SPARSE_BOUNDS,
@@ -86,22 +115,20 @@ fn rank_loads(layer: &Experts, power: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Kernel;
 
-    fn load(text: &str) -> RankLoad {
-        match text.parse() {
-            Ok(Kernel::Experts(layer)) => RankLoad::of_layer(&layer),
-            other => panic!("{text}: {other:?}"),
-        }
+    const LAYER: Routing =
+        Routing { tokens: 64, experts: 128, top_k: 8, expert_parallel: 1, distribution: Distribution::Balanced };
+
+    fn skewed(layer: Routing, power: f64) -> RankLoad {
+        RankLoad::from_routing(&Routing { distribution: Distribution::PowerLaw(power), ..layer })
     }
 
     #[test]
     fn popular_experts_leave_others_without_tokens() {
-        let layer = "moe:tokens=64,hidden=64,intermediate=64,experts=128,top_k=8";
-        let balanced = load(layer);
+        let balanced = RankLoad::from_routing(&LAYER);
         assert_eq!((balanced.pairs, balanced.active, balanced.busiest), (512.0, 128.0, 4.0));
         assert_eq!(balanced.tiles, [128.0; 3]);
-        let skewed = load(&format!("{layer},distribution=power_law_1.2"));
+        let skewed = skewed(LAYER, 1.2);
         assert!((skewed.pairs / 512.0 - 1.0).abs() < 0.1, "{skewed:?}");
         assert!(skewed.active < balanced.active && skewed.busiest >= 4.0 * balanced.busiest, "{skewed:?}");
         assert!(skewed.tiles[0] > skewed.active && skewed.tiles[2] == skewed.active, "{skewed:?}");
@@ -109,11 +136,11 @@ mod tests {
 
     #[test]
     fn the_fullest_rank_has_more_than_its_share() {
-        let layer = "moe:tokens=4096,hidden=64,intermediate=64,experts=128,top_k=8,expert_parallel=16";
-        assert_eq!(load(layer).pairs, 2048.0);
-        let skewed = load(&format!("{layer},distribution=power_law_1.2"));
-        assert!(skewed.pairs > 1.2 * 2048.0 && skewed.active <= 8.0, "{skewed:?}");
-        let alone = load("moe:tokens=1,hidden=64,intermediate=64,experts=8,top_k=1,distribution=power_law_1");
+        let layer = Routing { tokens: 4096, expert_parallel: 16, ..LAYER };
+        assert_eq!(RankLoad::from_routing(&layer).pairs, 2048.0);
+        let fullest = skewed(layer, 1.2);
+        assert!(fullest.pairs > 1.2 * 2048.0 && fullest.active <= 8.0, "{fullest:?}");
+        let alone = skewed(Routing { tokens: 1, experts: 8, top_k: 1, ..LAYER }, 1.0);
         assert!(alone.pairs >= 1.0 && alone.active >= 1.0, "{alone:?}");
     }
 }
