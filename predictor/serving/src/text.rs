@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
+use crate::routing::MAX_EXPERTS;
 use crate::scheme::{Dtype, Scheme};
 use models::{Choice, names};
 use std::collections::BTreeMap;
@@ -210,6 +211,7 @@ fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
     values.reject_unused("moe")?;
     let Experts { top_k, experts: count, matrices, .. } = experts;
     match experts {
+        _ if count > MAX_EXPERTS => Err(format!("`experts` is {count}; give at most {MAX_EXPERTS}")),
         _ if top_k > count => Err(format!("`top_k` is {top_k}, but the layer has {count} experts")),
         _ if !(2..=GATED_MATRICES).contains(&matrices) => {
             Err(format!("`matrices` is {matrices}; give 3 for experts with a gate, 2 for others"))
@@ -296,6 +298,10 @@ mod tests {
             ("gemm:m=1,m=2", "`m` is given twice"),
             ("attention_decode:batch=1,context=1,heads=6,kv_heads=4,head_dim=64", "cannot share 4 key-value heads"),
             ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=8", "`top_k` is 8, but the layer has 4 experts"),
+            (
+                "moe:tokens=1,hidden=1,intermediate=1,experts=4000000000,top_k=8",
+                "`experts` is 4000000000; give at most",
+            ),
             ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=1,matrices=4", "give 3 for experts with a gate"),
         ] {
             let error = text.parse::<Kernel>().expect_err(text).to_string();
