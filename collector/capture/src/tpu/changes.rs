@@ -137,11 +137,10 @@ impl CaptureComparison {
             _ => format!(": {named}, summed over cores and engines{outside}"),
         };
         format!(
-            "the capture {} is {change} {} ({} → {}){kernels}",
+            "the capture {} is {change} {} ({}){kernels}",
             self.names.1,
             self.names.0,
-            format_duration(before as f64),
-            format_duration(after as f64),
+            format_durations(before as f64, after as f64),
         )
     }
 
@@ -211,6 +210,24 @@ impl CaptureComparison {
             "slower": self.is_slower(share),
         })
     }
+}
+
+/// Formats two times with enough digits to show that they differ, or one time if they are equal.
+fn format_durations(before_ns: f64, after_ns: f64) -> String {
+    const DECIMALS: usize = 9;
+    let (before, after) = (format_duration(before_ns), format_duration(after_ns));
+    if before_ns == after_ns {
+        return before;
+    }
+    if before != after {
+        return format!("{before} → {after}");
+    }
+    let (size, unit) = time_unit(before_ns.max(after_ns));
+    let digits = |ns: f64, decimals: usize| format!("{:.decimals$} {unit}", ns / size);
+    let pairs = (1..=DECIMALS).map(|decimals| (digits(before_ns, decimals), digits(after_ns, decimals)));
+    // One digit beyond the first difference, as the difference itself may be rounded.
+    let different = pairs.filter(|(before, after)| before != after).take(2).last();
+    or_unknown(different, |(before, after)| format!("{before} → {after}"))
 }
 
 /// Formats a lost time with the 95 % interval of the operators that have one. `sign` precedes positive times.
@@ -308,6 +325,8 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
     // Operators with a single call have a column for the time that they lost, unless it is zero everywhere.
     let single_ns = |place: &PlaceChange<'_>| place.lost.total_ns - place.lost.repeated_ns;
     let has_single = shown.iter().any(|place| single_ns(place) != 0.0);
+    let ends = |lost: &LostTime| lost.repeated_ns.abs() + lost.reach_ns.unwrap_or(0.0);
+    let longest = shown.iter().map(|place| ends(&place.lost)).fold(1.0, f64::max);
     let row = |place: &PlaceChange<'_>| {
         let count = |is: fn(&CaptureChange, f64) -> bool| place.changes.iter().filter(|one| is(one, share)).count();
         let class = if place.lost.total_ns > 0.0 { "up" } else { "down" };
@@ -316,10 +335,16 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
             reach => format_with_reach(place.lost.repeated_ns, reach),
         };
         let lost = if place.lost.is_significant() { format!("<b class=\"{class}\">{lost}</b>") } else { lost };
-        let single = if has_single { format!("<td>{}</td>", format_duration(single_ns(place))) } else { String::new() };
+        let single = if has_single {
+            format!("<td class=\"rest\">{}</td>", format_duration(single_ns(place)))
+        } else {
+            String::new()
+        };
         format!(
-            "<tr><td>{}</td><td>{lost}</td>{single}<td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
+            "<tr><td>{}</td><td>{lost}</td><td class=\"rest\">{}</td>{single}<td>{}</td><td>{}</td><td \
+             class=\"rest\">{}</td></tr>\n",
             name(place),
+            interval_bar(&place.lost, longest),
             count(CaptureChange::is_slower),
             count(CaptureChange::is_faster),
             place.changes.len()
@@ -334,12 +359,20 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
         false => "",
     };
     format!(
-        "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.{unknown}</p>\n\
-         <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th>{}<th>slower</th>\
+        "<h2>Kernels or layers</h2>\n<p>{largest}</p>\n<p class=\"soft\">lost: difference of the mean times of a call \
+         times the calls after, negative if gained, summed over cores and engines. slower, faster: numbers of operators \
+         that changed significantly.{unknown}<span class=\"broad\"> The bar is the lost time, the line its 95 % \
+         interval; pale: within the noise.</span></p>\n\
+         <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th><th class=\"rest\">← \
+         gained · lost →</th>{}<th>slower</th>\
          <th>faster</th><th class=\"rest\">operators</th></tr>\n{}</table></div>\n{}\n{}<h2>Operators</h2>\n",
-        if has_single { "<th>in single calls</th>" } else { "" },
+        if has_single { "<th class=\"rest\">in single calls</th>" } else { "" },
         shown.iter().map(row).collect::<String>(),
-        wider_note(&["the number of operators"]),
+        wider_note(if has_single {
+            &["charts", "times in single calls", "numbers of operators"]
+        } else {
+            &["charts", "numbers of operators"]
+        }),
         match places.len().saturating_sub(SHOWN) {
             0 => String::new(),
             more => format!("<p class=\"soft\">and {more} more with smaller changes</p>\n"),
@@ -424,6 +457,27 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
     )
 }
 
+/// Draws a lost time and its interval, given the largest distance of any such end from zero.
+fn interval_bar(lost: &LostTime, longest_ns: f64) -> String {
+    const WIDTH: f64 = 160.0;
+    let middle = WIDTH / 2.0;
+    let x = |ns: f64| middle + (middle - 2.0) * ns / longest_ns;
+    let (class, opacity) =
+        (if lost.repeated_ns > 0.0 { "up" } else { "down" }, if lost.is_significant() { 1.0 } else { 0.45 });
+    let whisker = lost.reach_ns.map_or(String::new(), |reach_ns| {
+        let (low, high) = (x(lost.repeated_ns - reach_ns), x(lost.repeated_ns + reach_ns));
+        format!("<path class=\"whisker\" d=\"M{low:.1} 9H{high:.1}M{low:.1} 6v6M{high:.1} 6v6\"/>")
+    });
+    format!(
+        "<svg aria-hidden=\"true\" width=\"{WIDTH}\" height=\"18\" viewBox=\"0 0 {WIDTH} 18\" \
+         style=\"min-width:{WIDTH}px\">\
+         <rect class=\"{class}\" opacity=\"{opacity}\" x=\"{:.1}\" y=\"4\" width=\"{:.1}\" height=\"10\"/>\
+         <line class=\"axis\" x1=\"{middle}\" x2=\"{middle}\" y1=\"0\" y2=\"18\"/>{whisker}</svg>",
+        x(lost.repeated_ns.min(0.0)),
+        (x(lost.repeated_ns) - middle).abs().max(0.5)
+    )
+}
+
 /// Draws a part of the longest bar, to the left if it is negative.
 fn lost_bar(part: f64, is_significant: bool) -> String {
     const WIDTH: f64 = 120.0;
@@ -459,7 +513,16 @@ fn ratio_cell(ratio: f64) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::format_with_reach;
+    use super::{format_durations, format_with_reach};
+
+    #[test]
+    fn different_times_look_different() {
+        assert_eq!(format_durations(9e3, 9.9e3), "9.00 µs → 9.90 µs");
+        assert_eq!(format_durations(1_728_000.0, 1_734_900.0), "1.7280 ms → 1.7349 ms");
+        assert_eq!(format_durations(1_730_000.0, 1_730_001.0), "1.7300000 ms → 1.7300010 ms");
+        assert_eq!(format_durations(1.73e6, 1.73e6), "1.73 ms");
+        assert_eq!(format_durations(500.0, 500.4), "500.00 ns → 500.40 ns");
+    }
 
     #[test]
     fn a_time_and_its_reach_have_one_unit() {
