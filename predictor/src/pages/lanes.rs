@@ -119,12 +119,21 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table; equal calls share \
-         a number, also when they run concurrently. The numbers above are stages; both are omitted where they do not \
-         fit. Blue: sequential. Orange: concurrent groups. Light and dark alternate between consecutive calls. A \
-         predicted stage is as long as its longest group, after the slowdown of concurrent groups and the time to \
-         start and join them; titles of boxes contain isolated times. Measured groups have their own start and end.</p>",
+        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table and is omitted where \
+         it does not fit; equal calls share a number. Light and dark alternate between consecutive calls. Titles of \
+         boxes contain isolated times.",
     );
+    if planned.stages_side_by_side > 0 {
+        body.push_str(
+            " The numbers above are stages. <b style=\"color:var(--down)\">Blue</b>: one call at a time. <b \
+             style=\"color:var(--up)\">Orange</b>: concurrent groups. A predicted stage is as long as its longest group, \
+             after the slowdown of concurrent groups and the time to start and join them.",
+        );
+    }
+    if !seen.is_empty() {
+        body.push_str(" Measured groups have their own start and end.");
+    }
+    body.push_str("</p>");
     body.push_str(&stages_table(planned, &numbers));
     body.push_str(&alternatives_table(planned));
     styled_page(&format!("Execution plan of {}", planned.model), &body)

@@ -29,7 +29,7 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
         match (parallel, found.stages_side_by_side) {
             (models::Parallel::Sequential, _) => "one operator after the other",
             (_, 0) => "one operator after the other, each with its best core count,",
-            (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
+            (models::Parallel::Stream | models::Parallel::Full, _) => "concurrent groups",
         },
         format_count(*cores, "core"),
         format_duration(promise.time_ns),
@@ -37,17 +37,20 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
     );
     let best = match is_best(found) {
         true => String::new(),
-        false => format!(", the best stages {}", format_duration(found.best_ns)),
+        false => format!(", the fastest stages {}", format_duration(found.best_ns)),
     };
     let others = format!(
         "one operator after the other on all cores {}{best}, critical path {}",
         format_duration(promise.sequential_ns),
         format_duration(found.critical_ns)
     );
+    let concurrent = match found.stages_side_by_side {
+        0 => "without".to_owned(),
+        count => format!("{count} of them with"),
+    };
     let stages = format!(
-        "{}, {} of them with concurrent groups; {} sets of operators examined{}",
+        "{}, {concurrent} concurrent groups; {} sets of operators examined{}",
         found.stages_count,
-        found.stages_side_by_side,
         found.states,
         if found.is_exact { ", exhaustive search" } else { ", beam search" }
     );
@@ -58,7 +61,7 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
         1.0 => format!("all measured{by}"),
         share => format!("{} measured{by}, the rest predicted{by_predictor}", format_percent(share)),
     };
-    let mut lines = vec![("why", found.why.clone()), ("others", others), ("stages", stages)];
+    let mut lines = vec![("why", found.why.clone()), ("comparison", others), ("stages", stages)];
     lines.extend(describe_concurrency(found).map(|text| ("concurrency", text)));
     lines.push(("times", times));
     PlanFacts { headline, lines }
@@ -149,14 +152,16 @@ pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>, is_narrow: bool
 
 fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
     let promise = &found.promise;
+    // A plan that is sequential execution has no second bar.
+    let is_other = (promise.sequential_ns - promise.time_ns).abs() > 0.001 * promise.time_ns;
+    let name_of_plan = if is_other { "this plan, expected" } else { "this plan, sequential on all cores" };
     let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
-    let plan =
-        PlanBar { interval_ns: plan_interval(found), is_plan: true, ..bar("this plan, expected", promise.time_ns) };
+    let plan = PlanBar { interval_ns: plan_interval(found), is_plan: true, ..bar(name_of_plan, promise.time_ns) };
     let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
-    let best = (!is_best(found)).then(|| bar("best stages", found.best_ns));
-    let sequential = bar("sequential on all cores", promise.sequential_ns);
+    let best = (!is_best(found)).then(|| bar("fastest stages, gain too small", found.best_ns));
+    let sequential = is_other.then(|| bar("sequential on all cores", promise.sequential_ns));
     let critical = bar("critical path, lower bound", found.critical_ns);
-    [plan].into_iter().chain(measured).chain([sequential]).chain(best).chain([critical]).collect()
+    [plan].into_iter().chain(measured).chain(sequential).chain(best).chain([critical]).collect()
 }
 
 /// States what the interval of the plan says about the difference from sequential execution; None without an interval.
@@ -215,7 +220,8 @@ pub fn stages_table(found: &NetworkPlan, numbers: &[usize]) -> String {
         return String::new();
     }
     let mut text = format!(
-        "<h2>Stages</h2><p class=\"soft\">Parallel type: {}. Operators: by their numbers in the last table.</p><div \
+        "<h2>Stages</h2><p class=\"soft\">The calls of a group run one after the other; the groups of \
+         a stage run concurrently (parallel type: {}). Operators: by their numbers in the last table.</p><div \
          class=\"wide\"><table class=\"answers stages\"><tr><th>stage</th><th>time</th><th>cores</th><th \
          class=\"text\">operators</th><th class=\"rest\">calls</th><th class=\"rest text\">names</th></tr>",
         found.parallel.name()
@@ -297,5 +303,14 @@ mod tests {
         assert!(text.contains("below the critical path") && text.contains("includes the time of sequential"), "{text}");
         assert_eq!(describe_interval(&plan(80.0, f64::INFINITY)), None);
         assert!(!draw_times(&plan(80.0, f64::INFINITY), None, false, 900.0).contains("whisker"));
+    }
+
+    #[test]
+    fn a_sequential_plan_has_one_bar() {
+        let mut found = plan(80.0, 130.0);
+        let names = |found: &NetworkPlan| plan_bars(found, None).iter().map(|bar| bar.name).collect::<Vec<_>>();
+        assert_eq!(names(&found), ["this plan, expected", "sequential on all cores", "critical path, lower bound"]);
+        found.promise.sequential_ns = found.promise.time_ns;
+        assert_eq!(names(&found), ["this plan, sequential on all cores", "critical path, lower bound"]);
     }
 }

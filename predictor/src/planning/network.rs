@@ -225,7 +225,7 @@ fn explain_choice(
 ) -> String {
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
-    let cause = if least_gain > LEAST_GAIN { "the uncertainty of these times" } else { "about the error of plans" };
+    let cause = if least_gain > LEAST_GAIN { "because these times are uncertain" } else { "about the error of plans" };
     let least = format!("at least {:.1} % is required, {cause}", 100.0 * least_gain);
     let above = format!("{less} than one operator after the other; {least}");
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
@@ -292,7 +292,7 @@ mod tests {
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), (0.5, 0.125), true, (9, 17, 2));
         assert!(told.contains("with the best core count for each operator, 50.0 % less time than"), "{told}");
-        let required = "one operator after the other; at least 12.5 % is required, the uncertainty of these times";
+        let required = "one operator after the other; at least 12.5 % is required, because these times are uncertain";
         assert!(told.ends_with(required), "{told}");
     }
 }
