@@ -1,7 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
-use super::meanings::{meaning_of, name_cell, name_with_meaning};
+use super::meanings::{meaning_of, meaning_with_name, name_cell};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part, transform_correlation, transformed_error};
 use report::UNKNOWN;
@@ -139,7 +139,7 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         format!("{}, 95 % interval {}", round_to(row.mean, 2), format_interval((low.max(-1.0), high.min(1.0))))
     };
     let named =
-        |row: &&&FeatureRow<'_>| format!("{} ({}; utilisation {})", name_with_meaning(row.name), number(row), way(row));
+        |row: &&&FeatureRow<'_>| format!("{} ({}; utilisation {})", meaning_with_name(row.name), number(row), way(row));
     let is_by_construction = contains_attainable(first.name);
     let others: Vec<&&FeatureRow<'_>> =
         others.iter().filter(|row| !is_by_construction || !contains_attainable(row.name)).take(2).collect();
@@ -151,10 +151,11 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         false => "",
     };
     format!(
-        "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by \
-         rows: {}).{cause}{next}</p><p>Utilisation is the roofline time divided by the measured time.</p>",
+        "<p><b>The feature with the strongest correlation over all rows is: {}; utilisation {} as it rises</b> (mean \
+         rank correlation ρ over operators, weighted by rows: {}).{cause}{next}</p><p>Utilisation is the roofline time \
+         divided by the measured time.</p>",
+        meaning_with_name(first.name),
         way(first),
-        name_with_meaning(first.name),
         number(first)
     )
 }
@@ -314,7 +315,7 @@ fn alike_table(rows: &[FeatureRow<'_>]) -> String {
     }
     text += "<div class=\"wide\"><table class=\"names\"><tr><th>row of the map</th><th>nearly the same</th></tr>";
     for row in rows.iter().filter(|row| !row.alike.is_empty()) {
-        let _ = write!(text, "<tr><td>{}</td><td>{}</td></tr>", escape(row.name), escape(&row.alike.join(", ")));
+        let _ = write!(text, "<tr><td>{}</td><td>{}</td></tr>", name_cell(row.name), escape(&row.alike.join(", ")));
     }
     text + "</table></div>"
 }

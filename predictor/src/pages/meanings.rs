@@ -2,6 +2,9 @@
 
 use super::{break_name, escape};
 
+/// Maximum number of letters in a line of a label next to a chart.
+pub(super) const LABEL: usize = 42;
+
 const MEANINGS: &[(&str, &str)] = &[
     ("threads", "number of threads"),
     ("flops", "number of operations"),
@@ -20,6 +23,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("code.code_cycles", "estimated cycles of the instructions, relative to the work"),
     ("code.code_cycles_without_fmas", "estimated cycles in loops without multiply-adds, relative to the work"),
     ("code.code_gathers", "values loaded from scattered addresses, relative to the work"),
+    ("code.code_fmas", "multiply-adds, relative to the work"),
     ("code.code_loads", "load instructions, relative to the work"),
     ("code.code_stores", "store instructions, relative to the work"),
     ("code.code_instructions", "instructions, relative to the work"),
@@ -68,6 +72,43 @@ const KINDS: &[(&str, &str)] = &[
     ("integer", "integer instructions"),
 ];
 
+/// Arithmetic in the names of counts of statements.
+const ARITHMETIC: &[(&str, &str)] = &[
+    ("mads", "multiply-adds"),
+    ("sums", "sums"),
+    ("products", "products"),
+    ("quotients", "quotients"),
+    ("comparisons", "comparisons"),
+    ("functions", "mathematical functions"),
+    ("calls", "calls"),
+];
+
+/// Properties of the most accessed buffers of the statement with most work.
+const BUFFERS: &[(&str, &str)] = &[
+    ("bytes", "bytes"),
+    ("unique_bytes", "distinct bytes"),
+    ("lines", "cache lines"),
+    ("unique_lines", "distinct cache lines"),
+    ("reuse_steps", "iterations until a reuse"),
+    ("reuse_bytes", "bytes until a reuse"),
+    ("reuses", "reuses"),
+    ("stride", "stride"),
+];
+
+/// Returns the meaning of a feature of the program before it is compiled, without its prefix.
+fn meaning_of_statements(name: &str) -> Option<String> {
+    let find = |known: &[(&str, &'static str)], wanted: &str| {
+        known.iter().find(|(name, _)| *name == wanted).map(|(_, meaning)| *meaning)
+    };
+    if let Some((number, property)) = name.strip_prefix("main_buffer_").and_then(|rest| rest.split_once('_')) {
+        let place = ["most", "second most", "third most"].get(number.parse::<usize>().ok()?)?;
+        return Some(format!("{} in the {place} used buffer, relative to the work", find(BUFFERS, property)?));
+    }
+    let (kind, operation) = name.split_once('_')?;
+    let kind = find(&[("float", "floating-point"), ("integer", "integer")], kind)?;
+    Some(format!("{kind} {}, relative to the work", find(ARITHMETIC, operation)?))
+}
+
 /// Returns the meaning of a feature, if its name is a known one.
 pub(super) fn meaning_of(name: &str) -> Option<String> {
     if let Some((_, meaning)) = MEANINGS.iter().find(|(known, _)| *known == name) {
@@ -76,23 +117,49 @@ pub(super) fn meaning_of(name: &str) -> Option<String> {
     if let Some(knob) = name.strip_prefix("knob.") {
         return Some(format!("setting {knob} of the schedule"));
     }
+    if let Some(name) = name.strip_prefix("code.store_") {
+        return meaning_of_statements(name);
+    }
     let kind = name.strip_prefix("code.code_hot_")?.strip_suffix("_share")?;
     let (_, kind) = KINDS.iter().find(|(known, _)| *known == kind)?;
     Some(format!("share of {kind} in the loop with the most cycles"))
 }
 
-/// Returns the name of a feature in running text, with its meaning if that is known.
-pub(super) fn name_with_meaning(name: &str) -> String {
+/// Returns the meaning of a feature in running text, with its name in brackets; only the name if its meaning is unknown.
+pub(super) fn meaning_with_name(name: &str) -> String {
     match meaning_of(name) {
-        Some(meaning) => format!("{} [{}]", break_name(name), escape(&meaning)),
+        Some(meaning) => format!("{} [{}]", escape(&meaning), break_name(name)),
         None => break_name(name),
     }
 }
 
-/// Returns the name of a feature for a cell of a table, with its meaning in a second line.
+/// Returns the meaning of a feature, with its name as a title; only the name if its meaning is unknown.
+pub(super) fn meaning_or_name(name: &str) -> String {
+    match meaning_of(name) {
+        Some(meaning) => format!("<span title=\"{}\">{}</span>", escape(name), escape(&meaning)),
+        None => break_name(name),
+    }
+}
+
+/// Returns the meaning of a feature for a cell of a table, with its name in a second line.
 pub(super) fn name_cell(name: &str) -> String {
-    let meaning = meaning_of(name).map_or(String::new(), |meaning| format!("<br><small>{}</small>", escape(&meaning)));
-    format!("{}{meaning}", break_name(name))
+    match meaning_of(name) {
+        Some(meaning) => format!("{}<br><small>{}</small>", escape(&meaning), break_name(name)),
+        None => break_name(name),
+    }
+}
+
+/// Returns the meaning of a feature, or its name, as lines of at most `letters` letters if its words allow that.
+pub(super) fn label_lines(name: &str, letters: usize) -> Vec<String> {
+    let text = meaning_of(name).unwrap_or_else(|| name.to_owned());
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= letters => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Explains the groups of names.
@@ -105,7 +172,7 @@ pub(super) fn explain_names() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{meaning_of, name_cell};
+    use super::{BUFFERS, MEANINGS, label_lines, meaning_of, meaning_or_name, meaning_with_name, name_cell};
 
     #[test]
     fn names_have_meanings() {
@@ -113,8 +180,28 @@ mod tests {
         assert_eq!(shares.as_deref(), Some("share of multiply-adds in the loop with the most cycles"));
         assert_eq!(meaning_of("knob.tile_x").as_deref(), Some("setting tile_x of the schedule"));
         assert_eq!(meaning_of("code.code_hot_share").as_deref(), Some("share of the loop with the most cycles"));
-        assert_eq!([meaning_of("code.code_hot_share_share"), meaning_of("x")], [None, None]);
+        let buffer = meaning_of("code.store_main_buffer_0_unique_lines");
+        let wanted = "distinct cache lines in the most used buffer, relative to the work";
+        assert_eq!(buffer.as_deref(), Some(wanted));
+        let integers = meaning_of("code.store_integer_comparisons");
+        assert_eq!(integers.as_deref(), Some("integer comparisons, relative to the work"));
+        for name in ["code.code_hot_share_share", "code.store_main_buffer_9_bytes", "code.store_float_x", "x"] {
+            assert_eq!(meaning_of(name), None);
+        }
         assert_eq!(name_cell("<x>"), "&lt;x&gt;");
-        assert_eq!(name_cell("code.bytes"), "code.<wbr>bytes<br><small>size of the machine code</small>");
+        assert_eq!(name_cell("code.bytes"), "size of the machine code<br><small>code.<wbr>bytes</small>");
+        assert_eq!(meaning_with_name("code.bytes"), "size of the machine code [code.<wbr>bytes]");
+        assert_eq!(meaning_or_name("code.bytes"), "<span title=\"code.bytes\">size of the machine code</span>");
+        assert_eq!([meaning_with_name("x"), meaning_or_name("x")], ["x", "x"]);
+    }
+
+    #[test]
+    fn labels_have_two_lines_at_most() {
+        assert_eq!(label_lines("code.bytes", 12), ["size of the", "machine code"]);
+        assert_eq!(label_lines("an_unknown_name", 3), ["an_unknown_name"]);
+        let buffers = BUFFERS.iter().map(|(name, _)| format!("code.store_main_buffer_1_{name}"));
+        for name in MEANINGS.iter().map(|(name, _)| (*name).to_owned()).chain(buffers) {
+            assert!(label_lines(&name, super::LABEL).len() <= 2, "{name}");
+        }
     }
 }

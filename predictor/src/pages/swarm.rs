@@ -1,6 +1,6 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
-use super::meanings::{explain_names, name_cell, name_with_meaning};
+use super::meanings::{LABEL, explain_names, label_lines, meaning_or_name, meaning_with_name, name_cell};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::explain::{FeatureSummary, MAX_SUMMARY_ROWS, Summary};
 use report::format_count;
@@ -108,25 +108,25 @@ fn headline(summaries: &[Summary]) -> String {
     };
     let others = others.iter().take(NEXT);
     let others: Vec<String> =
-        others.map(|(name, factor)| format!("{} ({factor:.3})", name_with_meaning(name))).collect();
+        others.map(|(name, factor)| format!("{} ({factor:.3})", meaning_with_name(name))).collect();
     let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
     let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
     let most = most.map_or(String::new(), |(summary, one)| {
         format!(
-            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: a factor of {:.3} up or \
+            "<p>The largest effect in a single operator, <b>{}</b>, is that of: <b>{}</b>; a factor of {:.3} up or \
              down on average; the factors of 90 % of its rows are {}; time at larger values: {}.</p>",
-            name_with_meaning(&one.feature),
             escape(&summary.operator),
+            meaning_with_name(&one.feature),
             one.typical,
             describe_range(one),
             one.effect_of_larger()
         )
     });
     format!(
-        "<p><b>{} changes the predicted times most: by a factor of {factor:.3} up or down on average</b> over {} of {} (at \
-         most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
-        name_with_meaning(first),
+        "<p><b>The feature that changes the predicted times most is: {}; by a factor of {factor:.3} up or down on \
+         average</b> over {} of {} (at most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
+        meaning_with_name(first),
         format_count(rows, "row"),
         format_count(summaries.len(), "operator")
     )
@@ -165,7 +165,7 @@ fn summary_table(summaries: &[Summary]) -> String {
             .iter()
             .skip(1)
             .take(NEXT)
-            .map(|one| format!("{} {:.3} ({})", break_name(&one.feature), one.typical, one.effect_of_larger()))
+            .map(|one| format!("{} {:.3} ({})", meaning_or_name(&one.feature), one.typical, one.effect_of_larger()))
             .collect();
         let _ = write!(
             text,
@@ -227,7 +227,8 @@ impl FactorAxis {
 
 fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> String {
     let most = largest_factor(features);
-    let label = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
+    let labels: Vec<Vec<String>> = features.iter().map(|one| label_lines(&one.feature, LABEL)).collect();
+    let label = label_width(labels.iter().flatten().map(String::as_str)) + 30.0;
     let broad = FactorAxis { most, left: label, width: AXIS };
     if width < WIDTH {
         let margin = 20.0;
@@ -247,11 +248,9 @@ fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> Stri
         let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
             svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" \
-             y=\"{:.1}\">{:.3}</text><g transform=\"translate(0 {middle:.1})\"><g id=\"d{operator}-{down}\">{}</g></g>",
-            label - 14.0,
-            middle + 4.0,
+            "<g><title>{}</title>{}</g><text class=\"soft\" x=\"{}\" y=\"{:.1}\">{:.3}</text><g transform=\"translate(0 {middle:.1})\"><g id=\"d{operator}-{down}\">{}</g></g>",
             escape(&one.feature),
+            draw_label(&labels[down], label - 14.0, middle),
             width - RIGHT + 20.0,
             middle + 4.0,
             one.typical,
@@ -259,6 +258,17 @@ fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> Stri
         );
     }
     svg + "</svg>"
+}
+
+/// Draws the lines of a label, which end at `right` and are centred at `middle`.
+fn draw_label(lines: &[String], right: f64, middle: f64) -> String {
+    const LINE: f64 = 12.5;
+    let first = middle + 4.0 - LINE * (lines.len() as f64 - 1.0) / 2.0;
+    let places = (0..).map(|place| first + LINE * f64::from(place));
+    let line = |(text, y): (&String, f64)| {
+        format!("<text x=\"{right}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(text))
+    };
+    lines.iter().zip(places).map(line).collect()
 }
 
 /// Draws the lanes with the dots of the broad image, which are compressed to the narrow axis.
@@ -270,6 +280,11 @@ fn draw_narrow_swarms(features: &[FeatureSummary], operator: usize, broad: &Fact
     let mut svg = svg_start(narrow.width + 2.0 * narrow.left, bottom + 46.0, "factors of features");
     svg += &draw_factor_axis(narrow, TOP, bottom);
     for (down, one) in features.iter().enumerate() {
+        // A meaning that needs a second line has no space.
+        let label = match &label_lines(&one.feature, LABEL)[..] {
+            [label] => label.clone(),
+            _ => one.feature.clone(),
+        };
         let top = TOP + TALL_LANE * down as f64;
         let _ = write!(
             svg,
@@ -277,7 +292,7 @@ fn draw_narrow_swarms(features: &[FeatureSummary], operator: usize, broad: &Fact
              <use href=\"#d{operator}-{down}\" transform=\"translate({shift:.1} {:.1}) scale({scale:.3} 1)\"/>",
             narrow.left,
             top + 14.0,
-            escape(&one.feature),
+            escape(&label),
             one.typical,
             top + TALL_LANE - LANE / 2.0
         );
