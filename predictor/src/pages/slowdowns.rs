@@ -23,7 +23,8 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
 }
 
 fn rules_table(scores: &Scores, machine: &Machine) -> String {
-    let mut text = "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns.</p>\
+    let mut text = "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns, in percent of the \
+         measured ones: their mean (MAPE), median and 90th percentile.</p>\
          <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th \
          percentile</th></tr>"
         .to_owned();
@@ -71,16 +72,33 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
     };
     let best = scores.rules.iter().min_by(|one, two| one.mape.total_cmp(&two.mape));
     let best = best.map_or(String::new(), |best| {
-        format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.1} %.", escape(best.rule), best.mape)
+        let name = escape(best.rule);
+        format!(" The rule with the smallest mean error is <b>{name}</b>: {:.1} %.", best.mape)
     });
+    let noise = describe_noise(coruns).map_or(String::new(), |text| format!("<p>{text}</p>"));
     format!(
         "<p><b>An operator that runs concurrently with others takes {:.2} times as long as in isolation</b> on the \
          same cores: this is the median of {} slowdowns of {}, of which 90 % are between {low:.2} and \
-         {high:.2}.{worst}{best}</p>",
+         {high:.2}.{worst}{best}</p>{noise}",
         scores.middle,
         coruns.beside.len(),
         format_count(coruns.operators.len(), "operator")
     )
+}
+
+/// States how many slowdowns are significant; None without intervals.
+fn describe_noise(coruns: &CoRuns) -> Option<String> {
+    let intervals: Vec<(f64, f64)> = coruns.beside.iter().filter_map(|one| one.low.zip(one.high)).collect();
+    let slower = intervals.iter().filter(|(low, _)| *low > 1.0).count();
+    let faster = intervals.iter().filter(|(_, high)| *high < 1.0).count();
+    let one_sided = 0.025 * intervals.len() as f64;
+    (!intervals.is_empty()).then(|| {
+        format!(
+            "{slower} of {} have a 95 % interval above 1, {faster} below 1; by chance alone, about {one_sided:.0} would \
+             be on each side.",
+            format_count(intervals.len(), "slowdown")
+        )
+    })
 }
 
 fn describe_rule(rule: &str) -> &'static str {
@@ -112,7 +130,8 @@ fn pairs_table(coruns: &CoRuns) -> String {
     let mut text = format!(
         "<h2>Slowdown of each operator with each partner</h2><p class=\"soft\">Row: the operator that is slowed down. \
          Column: its partner, by the number of its row. Stronger colours are larger slowdowns, from 1 (none) to \
-         {most:.2}; empty: not measured, or an uncertainty above 5 %.{left_out}</p>"
+         {most:.2}; bold: its 95 % interval is above 1; empty: not measured, or an uncertainty above 5 %. Titles of \
+         cells contain the intervals.{left_out}</p>"
     );
     // Narrow windows show only numbers in the table, and the names below.
     let _ = write!(
@@ -161,8 +180,9 @@ fn slowdown_cell(seen: &[&CoRunSlowdown], partner: &str, most: f64) -> String {
         _ => String::new(),
     };
     format!(
-        "<td class=\"{}\" style=\"--depth:{:.0}%\" title=\"with {}: {slowdown:.3}{interval}\">{slowdown:.2}</td>",
+        "<td class=\"{}{}\" style=\"--depth:{:.0}%\" title=\"with {}: {slowdown:.3}{interval}\">{slowdown:.2}</td>",
         cell_class(depth, true),
+        if seen.iter().all(|one| one.low.is_some_and(|low| low > 1.0)) { " ours" } else { "" },
         100.0 * depth,
         escape(partner)
     )
@@ -175,11 +195,11 @@ fn profiles_table(coruns: &CoRuns) -> String {
     let mut text =
         "<h2>With synthetic partners</h2><p class=\"soft\">Time next to a partner over the isolated time: of the \
         operator, and of the partner. The partners compute, access a buffer of the given size, or use the memory \
-        bandwidth. 1.00×: no interference.</p><div class=\"wide\"><table class=\"answers figures\">\
+        bandwidth. 1.00×: no interference. These ratios have no intervals; values below 1 show how \
+        uncertain they are. Stronger colours are larger slowdowns, up to 1.25.</p><div class=\"wide\"><table class=\"answers figures\">\
         <tr><th>operator</th>"
             .to_owned();
-    let names: Vec<String> =
-        coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
+    let names: Vec<String> = coruns.partners.iter().map(|name| escape(&partner_name(name)).to_string()).collect();
     for (verb, class) in [("slowed down by", ""), ("slows down", " class=\"rest\"")] {
         text.extend(names.iter().map(|name| format!("<th{class}>{verb} {name}</th>")));
     }
@@ -187,10 +207,43 @@ fn profiles_table(coruns: &CoRuns) -> String {
     for one in &coruns.operators {
         let Some(profile) = &one.demand.profile else { continue };
         let _ = write!(text, "<tr><td>{}</td>", break_name(&one.text));
-        for (losses, class) in [(&profile.sensitivity, ""), (&profile.pressure, " class=\"rest\"")] {
-            text.extend(losses.iter().map(|loss| format!("<td{class}>{:.2}×</td>", 1.0 + loss)));
+        for (losses, class) in [(&profile.sensitivity, ""), (&profile.pressure, " rest")] {
+            text.extend(losses.iter().map(|loss| loss_cell(*loss, class)));
         }
         text.push_str("</tr>");
     }
     format!("{text}</table></div>{}", wider_note(&["how much each operator slows down its partners"]))
+}
+
+/// Returns a cell with the slowdown of a loss; `class` follows the class of the colour.
+fn loss_cell(loss: f64, class: &str) -> String {
+    let depth = (loss / (LEAST_SCALE - 1.0)).clamp(0.0, 1.0);
+    let colour = cell_class(depth, true);
+    format!("<td class=\"{colour}{class}\" style=\"--depth:{:.0}%\">{:.2}×</td>", 100.0 * depth, 1.0 + loss)
+}
+
+/// Returns the name of a synthetic partner in words.
+fn partner_name(name: &str) -> String {
+    let name = name.trim_start_matches("synthetic ");
+    match name.strip_prefix("cache=").map(|size| size.split_at(size.find(|c: char| !c.is_ascii_digit()).unwrap_or(0))) {
+        Some((size, unit)) => format!("a buffer of {size}\u{a0}{unit}"),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{loss_cell, partner_name};
+
+    #[test]
+    fn partners_are_named_in_words() {
+        let names = ["synthetic cache=16MiB", "synthetic bandwidth"].map(partner_name);
+        assert_eq!(names, ["a buffer of 16\u{a0}MiB", "bandwidth"]);
+    }
+
+    #[test]
+    fn losses_below_zero_have_no_colour() {
+        assert_eq!(loss_cell(-0.5, " rest"), "<td class=\"cell rest\" style=\"--depth:0%\">0.50×</td>");
+        assert!(loss_cell(0.25, "").contains("cell deep\" style=\"--depth:100%\">1.25×"));
+    }
 }
