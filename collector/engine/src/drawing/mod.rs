@@ -274,7 +274,7 @@ fn format_legend(cards: &[Card], is_timed: bool) -> String {
         "view" => "view without a copy",
         _ => style,
     };
-    let bars = if is_timed { "bar: time" } else { "bar: operations" };
+    let bars = if is_timed { "bar: time relative to the longest" } else { "bar: operations relative to the largest" };
     let keys: String =
         styles.iter().map(|style| format!("<span class=\"key {style}\">{}</span>", name(*style))).collect();
     format!("{keys}<span class=\"bar-key\">{bars}</span>")

@@ -680,6 +680,11 @@ mod tests {
         let note = "2 of 3 searches that tried alternatives did not clearly gain more than 1 % over the default";
         assert!(text.contains(note) && text.contains(rule), "{text}");
         assert!([page, text].iter().all(|one| !one.contains("of search in this run")), "nothing was run");
+        searched.learnings.truncate(1);
+        let answer = "The only search that tried alternatives clearly gained more than 1 % over the default schedule: \
+                      1.20×, matmul 9, 1 thread, cold caches.";
+        let page = learning_page("curves", &searched);
+        assert!(page.contains(&format!("<p class=\"answer\">{answer}</p>")), "{page}");
         searched.effort.run_share = 0.5;
         let text = render_searches(&searched, &Paper::without_colours(200));
         assert!(text.contains("1.0 s of search in this run: 50 % waiting"), "{text}");

@@ -27,6 +27,9 @@ type FinalTimes = (Option<f64>, Option<f64>);
 const RULES: &str = ".wide td { white-space: nowrap; }\n\
     .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
     .wide td, .wide th { padding: .2rem .4rem; }\n\
+    .key { display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; font-size: .9rem; }\n\
+    .key svg { display: inline-block; vertical-align: middle; }\n\
+    details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
     svg .band { fill: var(--down); opacity: .16; }\n\
     svg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
@@ -58,22 +61,43 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
             search_rows(&others)
         );
     }
-    body += &format!("<p class=\"soft\">{}</p>", explain_columns());
+    body += &format!(
+        "<details><summary>Meaning of the columns</summary><p class=\"soft\">{}</p></details>",
+        explain_columns()
+    );
     if let Some(effort) = searched.effort.describe() {
         body += &format!("<p class=\"soft\">{effort}.</p>\n");
     }
-    body += "<h2>Curves</h2>\
-        <p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
-        Light line: upper end of the median's 95 % interval, by which a search ranks; the dark line can therefore \
-        rise. Dotted line: median of the default schedule, from its first measurement. Circle: best schedule in the \
-        final measurement, as in the table. Cross: default schedule in the final measurement, unless it is the best \
-        one. The final measurement is interleaved and longer, so its times can differ from the first ones. Seconds \
-        exclude pauses between processes.</p>";
-    for course in searched.courses.iter().filter(|course| course.tasks > 1) {
+    body += "<h2>Curves</h2>";
+    body += &draw_key();
+    body += "<p class=\"soft\">A search ranks by the upper end of the interval, so the median can rise. The final \
+        measurement, as in the table, is interleaved and longer; its times can differ from the first ones. Axes of \
+        times do not begin at 0. Seconds exclude pauses between processes.</p>";
+    for course in searched.courses.iter().filter(|course| course.tasks > 1 && course.curve.len() > 1) {
         body += &render_course(course);
     }
     body.extend(several.into_iter().map(render_search));
     whole_page(title, &format!("{STYLE}{RULES}"), &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
+}
+
+/// Returns the key of lines and marks in the curves.
+fn draw_key() -> String {
+    const MARKS: [(&str, &str); 5] = [
+        ("<path class=\"line\" d=\"M2 7h26\"/>", "median of the best schedule so far"),
+        (
+            "<path class=\"band\" d=\"M2 2h26v10h-26z\"/><path class=\"upper\" d=\"M2 2h26\"/>",
+            "to the upper end of its 95 % interval",
+        ),
+        ("<path class=\"law\" d=\"M2 7h26\"/>", "default schedule"),
+        ("<circle class=\"dot\" cx=\"15\" cy=\"7\" r=\"4\"/>", "best schedule, final measurement"),
+        ("<path class=\"whisker\" d=\"M11 3l8 8m0 -8l-8 8\"/>", "default schedule, final measurement"),
+    ];
+    let mark = |(mark, text): (&str, &str)| {
+        format!(
+            "<span><svg aria-hidden=\"true\" width=\"30\" height=\"14\" viewBox=\"0 0 30 14\">{mark}</svg> {text}</span>"
+        )
+    };
+    format!("<p class=\"key\">{}</p>", MARKS.into_iter().map(mark).collect::<String>())
 }
 
 /// Explains the columns of the table that have no obvious meaning.
@@ -91,18 +115,21 @@ fn explain_columns() -> String {
 /// for no such searches. `several` must be sorted by gain, the largest first.
 fn gain_sentence(several: &[&Learning]) -> Option<String> {
     let gained = || several.iter().filter(|one| one.has_gained());
-    let count = match gained().count() {
-        _ if several.is_empty() => return None,
-        0 => "None".to_owned(),
-        count => count.to_string(),
+    let (searches, gains) = match (gained().count(), several.len()) {
+        (_, 0) => return None,
+        (0, 1) => ("The only search".to_owned(), "did not clearly gain"),
+        (_, 1) => ("The only search".to_owned(), "clearly gained"),
+        (0, all) => (format!("None of the {}", count_searches(all)), "clearly gained"),
+        (count, all) => (format!("{count} of the {}", count_searches(all)), "clearly gained"),
     };
     let most = gained().next();
-    let most = most
-        .map(|one| format!("; the largest such gain is {}, {}", one.format_gain(), one.title()))
-        .unwrap_or_default();
+    let most = match most {
+        Some(one) if several.len() == 1 => format!(": {}, {}", one.format_gain(), one.title()),
+        Some(one) => format!("; the largest such gain is {}, {}", one.format_gain(), one.title()),
+        None => String::new(),
+    };
     Some(format!(
-        "{count} of the {} that tried alternatives clearly gained more than {} % over the default schedule{}{most}.",
-        count_searches(several.len()),
+        "{searches} that tried alternatives {gains} more than {} % over the default schedule{}{most}.",
         format_plain(100.0 * EQUAL),
         describe_unconfirmed(several)
     ))
@@ -124,6 +151,14 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
         own().map(|one| Some(time(one)? * one.count as f64)).sum()
     };
     let (default, best) = (sum(|one| one.default_ns)?, sum(|one| one.best_ns)?);
+    if default == best {
+        return Some(format!(
+            "All calls with {} and {} caches take {}; the default schedules are the best.",
+            format_count(course.threads, "thread"),
+            course.cache_state,
+            format_duration(best)
+        ));
+    }
     let ratio = default / best;
     let range = saving_uncertainty_ns(own()).map_or(String::new(), |uncertainty_ns| {
         format!("; {:.3} … {:.3} by the ranges below", ratio - uncertainty_ns / best, ratio + uncertainty_ns / best)
@@ -197,14 +232,17 @@ fn search_rows(learnings: &[&Learning]) -> String {
 fn render_search(one: &Learning) -> String {
     let mut text = format!(
         "<h2>{}</h2><p>{} the speed of the default schedule: {} after {} in {:.1} s.</p>\
-         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {} \
+         <p class=\"soft\">{}; {}. {} in the models, {} \
          caches; ended by: {}.</p>",
         escape_html(&one.title()),
         one.format_gain(),
         or_unknown(one.best_ns, format_duration),
         format_count(one.trials, "trial"),
         one.seconds,
-        escape_html(&one.difference),
+        match one.difference.as_str() {
+            "default" => "The best schedule is the default one".to_owned(),
+            difference => format!("Best schedule, where it differs from the default one: {}", escape_html(difference)),
+        },
         one.describe_certainty(),
         format_count(one.count, "call"),
         one.cache_state,
@@ -292,7 +330,7 @@ fn render_curve(
     let mut svg = svg_start(width, HEIGHT, &format!("best time so far over {over}"));
     svg += "<text class=\"soft\" x=\"4\" y=\"12\">best time so far</text>";
     let mut previous = String::new();
-    for tick in round_ticks(low - margin, high + margin, 4) {
+    for tick in round_ticks(low - margin, high + margin, 6) {
         let y = down.coordinate_of(tick);
         // Ticks of a narrow range may differ in digits that a label does not have.
         let label = format_duration(tick);
@@ -324,8 +362,8 @@ fn render_curve(
     );
     if let Some(default) = first_default_ns {
         let y = down.coordinate_of(default);
-        // The label is on the side of the line without the final times.
-        let is_above = finals.1.is_some_and(|best| best < default);
+        // The label is on the side of the line without the last times.
+        let is_above = curve.last().is_some_and(|point| point.median_ns < default);
         let (right, text_y) = (width - RIGHT, if is_above { y - 5.0 } else { y + 14.0 });
         let _ = write!(
             svg,
