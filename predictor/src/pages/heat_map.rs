@@ -139,13 +139,13 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         format!("{}, 95 % interval {}", round_to(row.mean, 2), format_interval((low.max(-1.0), high.min(1.0))))
     };
     let named =
-        |row: &&&FeatureRow<'_>| format!("{} ({}; utilisation {})", meaning_with_name(row.name), number(row), way(row));
+        |row: &&&FeatureRow<'_>| format!("{} ({}, utilisation {})", meaning_with_name(row.name), number(row), way(row));
     let is_by_construction = contains_attainable(first.name);
     let others: Vec<&&FeatureRow<'_>> =
         others.iter().filter(|row| !is_by_construction || !contains_attainable(row.name)).take(2).collect();
     let next = if is_by_construction { "Strongest features without the roofline time" } else { "Next" };
     let named: Vec<String> = others.iter().map(named).collect();
-    let next = if named.is_empty() { String::new() } else { format!(" {next}: {}.", named.join(", ")) };
+    let next = if named.is_empty() { String::new() } else { format!(" {next}: {}.", named.join("; ")) };
     let cause = match is_by_construction {
         true => " This feature contains the roofline time, too, so a part of its correlation is by construction.",
         false => "",

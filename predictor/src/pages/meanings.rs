@@ -15,6 +15,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("depth", "products per element of the result"),
     ("attainable", "roofline time"),
     ("ridge", "arithmetic time over memory time"),
+    ("bound_of_overhead", "roofline time over the overhead of a call"),
     ("row_in_pitch", "largest power of two that divides the distance of input rows in bytes"),
     ("schedule_known", "whether the schedule, its code, or only sizes are known"),
     ("code.bytes", "size of the machine code"),

@@ -109,7 +109,7 @@ fn headline(summaries: &[Summary]) -> String {
     let others = others.iter().take(NEXT);
     let others: Vec<String> =
         others.map(|(name, factor)| format!("{} ({factor:.3})", meaning_with_name(name))).collect();
-    let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
+    let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join("; ")) };
     let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
     let most = most.map_or(String::new(), |(summary, one)| {
@@ -165,7 +165,7 @@ fn summary_table(summaries: &[Summary]) -> String {
             .iter()
             .skip(1)
             .take(NEXT)
-            .map(|one| format!("{} {:.3} ({})", meaning_or_name(&one.feature), one.typical, one.effect_of_larger()))
+            .map(|one| format!("{}: {:.3} ({})", meaning_or_name(&one.feature), one.typical, one.effect_of_larger()))
             .collect();
         let _ = write!(
             text,
@@ -176,7 +176,7 @@ fn summary_table(summaries: &[Summary]) -> String {
             value_with_interval(&format!("<b>{:.3}</b>", first.typical), Some(&describe_range(first))),
             first.effect_of_larger(),
             summary.rows,
-            next.join(", ")
+            next.join("; ")
         );
     }
     format!("{text}</table></div>{}", wider_note(&["rows", "the next features"]))
