@@ -430,7 +430,7 @@ fn invalid_stores() {
         collect("newer"),
         2,
         expect![[r#"
-            error: `newer` has schema version 999, but this program supports only versions up to 6
+            error: `newer` has schema version 999, but this program supports only versions up to 7
             hint: update the program; nothing was changed
         "#]],
     );
