@@ -77,6 +77,11 @@ pub struct Experts {
     pub scheme: Scheme,
 }
 
+/// Number of matrices of an expert with a gate.
+pub(crate) const GATED_MATRICES: u64 = 3;
+/// Largest number of experts in a layer; far more than any model has, and few enough to compute the load of each.
+const MAX_EXPERTS: u64 = 1 << 16;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Floating-point operations; a multiply-add counts as two.
@@ -170,6 +175,21 @@ impl Decode {
 }
 
 impl Experts {
+    /// Checks sizes from outside of the program; the error states what to change.
+    pub(crate) fn check_sizes(&self) -> Result<(), String> {
+        let &Experts { top_k, experts, matrices, .. } = self;
+        if experts > MAX_EXPERTS {
+            return Err(format!("`experts` is {experts}; give at most {MAX_EXPERTS}"));
+        }
+        if top_k > experts {
+            return Err(format!("`top_k` is {top_k}, but the layer has {experts} experts"));
+        }
+        match (2..=GATED_MATRICES).contains(&matrices) {
+            true => Ok(()),
+            false => Err(format!("`matrices` is {matrices}; give 3 for experts with a gate, 2 for others")),
+        }
+    }
+
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }

@@ -3,10 +3,9 @@
 use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
 use crate::features::site_hash;
-use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
+use crate::kernel::{Decode, Distribution, Experts, GATED_MATRICES, Gemm, Kernel, Prefill};
 use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
-use crate::text::GATED_MATRICES;
 use models::Choice;
 use samples::table::{self, Cells, Table};
 use serde::{Deserialize, Serialize};
@@ -463,18 +462,25 @@ impl<'a> Columns<'a> {
                 dtype,
                 cache_dtype,
             }),
-            _ => Kernel::Experts(Experts {
-                tokens: size("tokens")?,
-                hidden: size("hidden")?,
-                intermediate: size("intermediate")?,
-                experts: size("experts")?,
-                top_k: size("top_k")?,
-                tensor_parallel: self.size_or_none("tensor_parallel", row)?.unwrap_or(1),
-                expert_parallel: self.size_or_none("expert_parallel", row)?.unwrap_or(1),
-                matrices: self.size_or_none("matrices", row)?.unwrap_or(GATED_MATRICES),
-                distribution: self.distribution.as_ref().map_or(Distribution::Balanced, |coded| coded.value_at(row)),
-                scheme,
-            }),
+            _ => {
+                let experts = Experts {
+                    tokens: size("tokens")?,
+                    hidden: size("hidden")?,
+                    intermediate: size("intermediate")?,
+                    experts: size("experts")?,
+                    top_k: size("top_k")?,
+                    tensor_parallel: self.size_or_none("tensor_parallel", row)?.unwrap_or(1),
+                    expert_parallel: self.size_or_none("expert_parallel", row)?.unwrap_or(1),
+                    matrices: self.size_or_none("matrices", row)?.unwrap_or(GATED_MATRICES),
+                    distribution: self
+                        .distribution
+                        .as_ref()
+                        .map_or(Distribution::Balanced, |coded| coded.value_at(row)),
+                    scheme,
+                };
+                experts.check_sizes().map_err(|problem| format!("row {}: {problem}", row + 1))?;
+                Kernel::Experts(experts)
+            }
         })
     }
 

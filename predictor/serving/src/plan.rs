@@ -3,9 +3,8 @@
 use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
 use crate::collectives::Collective;
 use crate::error::{Error, Result};
-use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
+use crate::kernel::{Decode, Distribution, Experts, GATED_MATRICES, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
-use crate::text::GATED_MATRICES;
 use serde::Serialize;
 
 /// Bytes per element of the residual stream.

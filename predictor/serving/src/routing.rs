@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 
 /// Numbers of rows in tiles that kernels of experts commonly use.
 pub(crate) const TILE_ROWS: [f64; 3] = [16.0, 64.0, 128.0];
-/// Largest number of experts whose loads are computed one by one; larger layers, which no model has, count as balanced.
-pub(crate) const MAX_EXPERTS: u64 = 1 << 16;
 /// Share of the tokens that the most popular expert gets, before the loads are normalised.
 const MOST_POPULAR: f64 = 0.8;
 /// Bounds of the popularity in layers with fewer pairs than experts.
@@ -56,9 +54,7 @@ pub(crate) struct RankLoad {
 impl RankLoad {
     pub fn from_routing(layer: &Routing) -> RankLoad {
         match layer.distribution {
-            Distribution::PowerLaw(power) if power > 0.0 && layer.experts <= MAX_EXPERTS => {
-                RankLoad::from_loads(&rank_loads(layer, power))
-            }
+            Distribution::PowerLaw(power) if power > 0.0 => RankLoad::from_loads(&rank_loads(layer, power)),
             Distribution::Balanced | Distribution::PowerLaw(_) => RankLoad::of_equal_shares(layer),
         }
     }
@@ -144,8 +140,6 @@ mod tests {
         assert_eq!(RankLoad::from_routing(&layer).pairs, 2048.0);
         let fullest = skewed(layer, 1.2);
         assert!(fullest.pairs > 1.2 * 2048.0 && fullest.active <= 8.0, "{fullest:?}");
-        let endless = Routing { experts: 1 << 32, ..layer };
-        assert_eq!(skewed(endless, 1.2), RankLoad::from_routing(&endless), "no list of four billion experts");
         let alone = skewed(Routing { tokens: 1, experts: 8, top_k: 1, ..LAYER }, 1.0);
         assert!(alone.pairs >= 1.0 && alone.active >= 1.0, "{alone:?}");
     }

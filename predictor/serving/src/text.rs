@@ -1,8 +1,7 @@
 //! Textual form of kernels, such as `gemm:m=4096,n=4096,k=4096,dtype=fp8`.
 
 use crate::error::{Error, Result};
-use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
-use crate::routing::MAX_EXPERTS;
+use crate::kernel::{Decode, Distribution, Experts, GATED_MATRICES, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
 use models::{Choice, names};
 use std::collections::BTreeMap;
@@ -11,8 +10,6 @@ use std::str::FromStr;
 
 pub const OPERATORS: [&str; 4] = ["gemm", "attention_prefill", "attention_decode", "moe"];
 
-/// Number of matrices of an expert with a gate.
-pub(crate) const GATED_MATRICES: u64 = 3;
 const MAX_SIZE: u64 = 1 << 32;
 
 struct Values<'a>(BTreeMap<&'a str, &'a str>);
@@ -209,15 +206,8 @@ fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
         scheme: values.take_choice("dtype")?.unwrap_or(Scheme::Bf16),
     };
     values.reject_unused("moe")?;
-    let Experts { top_k, experts: count, matrices, .. } = experts;
-    match experts {
-        _ if count > MAX_EXPERTS => Err(format!("`experts` is {count}; give at most {MAX_EXPERTS}")),
-        _ if top_k > count => Err(format!("`top_k` is {top_k}, but the layer has {count} experts")),
-        _ if !(2..=GATED_MATRICES).contains(&matrices) => {
-            Err(format!("`matrices` is {matrices}; give 3 for experts with a gate, 2 for others"))
-        }
-        _ => Ok(Kernel::Experts(experts)),
-    }
+    experts.check_sizes()?;
+    Ok(Kernel::Experts(experts))
 }
 
 impl fmt::Display for Kernel {

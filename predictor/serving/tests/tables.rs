@@ -43,28 +43,22 @@ fn formats_are_told_apart_and_faults_dropped() {
 
 #[test]
 fn rows_of_an_exception_have_its_sizes() {
-    let mapping = r#"
-source = "somewhere"
-licence = "MIT, (c) somebody"
-[[tables]]
-file = "gemm.csv"
-kernel = "moe"
-device = "system"
-choice = "library"
-time = { column = "latency_ms", unit = "ms" }
-sizes = { tokens = "m", hidden = "n", intermediate = "k", experts = 8, top_k = 2 }
-formats = { dtype = "dtype" }
-[[tables.exceptions]]
-reason = "experts without a gate"
-where = { n = "512", library = "a" }
-sizes = { matrices = 2 }
-"#;
+    let (table, _) = MAPPING.split_once("[[tables.drop]]").expect("faults follow the sizes");
+    let sizes = r#"{ tokens = "m", hidden = "n", intermediate = "k", experts = 8, top_k = 2 }"#;
+    let table =
+        table.replace(r#"kernel = "gemm""#, r#"kernel = "moe""#).replace(r#"{ m = "m", n = "n", k = "k" }"#, sizes);
+    let exception =
+        "reason = \"experts without a gate\"\nwhere = { n = \"512\", library = \"a\" }\nsizes = { matrices = 2 }\n";
+    let mapping = &format!("{table}[[tables.exceptions]]\n{exception}");
     let rows = ["a,bf16,64,512", "b,bf16,64,512", "a,bf16,64,256"].map(|row| format!("h100_sxm,{row},512,0.1\n"));
     let all = read(mapping, &format!("{HEADER}{}", rows.concat())).expect("rows");
     let texts = all.rows.iter().map(|row| row.kernel.to_string());
     assert_eq!(texts.map(|text| text.ends_with(",matrices=2")).collect::<Vec<_>>(), [true, false, false]);
     let wrong = read(&mapping.replace("{ matrices", "{ matrixes"), HEADER).expect_err("no such size");
     assert!(wrong.contains("`moe` has no size `matrixes`; did you mean `matrices`"), "{wrong}");
+    let rows = format!("{HEADER}h100_sxm,a,bf16,64,512,512,0.1\n");
+    let none = read(&mapping.replace("matrices = 2", "matrices = 1"), &rows).expect_err("no such expert");
+    assert!(none.contains("row 1: `matrices` is 1"), "{none}");
 }
 
 #[test]
