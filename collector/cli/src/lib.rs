@@ -62,7 +62,10 @@ const SLOWER: u8 = 4;
 
 pub fn run_command_line() -> ExitCode {
     measure::host::memory::limit_private_memory();
-    report::page::set_origin(page_origin);
+    report::page::set_program(concat!("opcollect ", env!("CARGO_PKG_VERSION")), || report::page::Site {
+        host: measure::host::Facts::read_facts().describe_host(),
+        command: measure::host::command::quoted_command(),
+    });
     let arguments = parse_arguments();
     let done = nights::end_with_parent().and_then(|()| dispatch_command(arguments));
     activity::end_activity();
@@ -72,17 +75,6 @@ pub fn run_command_line() -> ExitCode {
             print_error(&failure.to_string());
             ExitCode::from(failure.kind().exit_code())
         }
-    }
-}
-
-/// Returns the origin of the pages that this process writes.
-fn page_origin() -> report::page::Origin {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    report::page::Origin {
-        program: concat!("opcollect ", env!("CARGO_PKG_VERSION")).to_owned(),
-        host: measure::host::Facts::read_facts().describe_host(),
-        command: measure::host::command::quoted_command(),
-        written_at_s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
     }
 }
 

@@ -47,7 +47,10 @@ const WORSE: u8 = 4;
 
 pub fn run() -> ExitCode {
     measure::host::memory::limit_private_memory();
-    report::page::set_origin(page_origin);
+    report::page::set_program(concat!("oppredict ", env!("CARGO_PKG_VERSION")), || report::page::Site {
+        host: measure::host::Facts::read_facts().describe_host(),
+        command: measure::host::command::quoted_command(),
+    });
     let done = dispatch_command(parse_arguments());
     activity::end_activity();
     match done {
@@ -56,17 +59,6 @@ pub fn run() -> ExitCode {
             print_error(&format!("error: {error}"));
             ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
         }
-    }
-}
-
-/// Returns the origin of the pages that this process writes.
-fn page_origin() -> report::page::Origin {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    report::page::Origin {
-        program: concat!("oppredict ", env!("CARGO_PKG_VERSION")).to_owned(),
-        host: measure::host::Facts::read_facts().describe_host(),
-        command: measure::host::command::quoted_command(),
-        written_at_s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
     }
 }
 

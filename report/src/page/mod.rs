@@ -3,7 +3,7 @@
 pub mod chart;
 mod origin;
 
-pub use origin::{Origin, page_footer, set_origin};
+pub use origin::{Site, page_footer, set_program};
 
 const STYLE: &str = include_str!("page.css");
 
