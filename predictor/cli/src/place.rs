@@ -6,7 +6,9 @@ use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_out
 use clap::Args;
 use planners::placement::{Edge, Placement};
 use predictor::origin::Origin;
-use predictor::planning::placing::{PlacementOptions, place_operators, times_of_network};
+use predictor::planning::placing::{
+    PlacementOptions, count_lower_bounds, makespan_ends, place_operators, times_of_network,
+};
 use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
@@ -92,8 +94,8 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
             "operators": table.operators, "devices": table.devices, "placement": found,
             "is_equilibrium": found.is_equilibrium(), "ratio_most": found.ratio_most(), "promise": promised,
             "times_ns": table.times_ns, "intervals_ns": table.intervals_ns, "source": table.source,
-            "makespan_ends": pages::makespan_ends(&table, &instance, &found),
-            "lower_bounds": pages::count_lower_bounds(&table, &found),
+            "makespan_ends": makespan_ends(&table, &instance, &found),
+            "lower_bounds": count_lower_bounds(&table, &found),
         });
         print_json(&report)?;
     }

@@ -23,9 +23,7 @@ pub use evaluation_errors::{
 pub use evaluation_ranking::{format_rank, format_schedules, format_top1_interval, sort_ranking};
 pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
-pub use placement::{
-    count_lower_bounds, describe_move, describe_placement, describe_time, makespan_ends, placement_page,
-};
+pub use placement::{describe_move, describe_placement, describe_time, placement_page};
 pub use plan_times::{PlanFacts, describe_plan};
 pub use slowdowns::slowdowns_page;
 pub use swarm::swarm_page;

@@ -1,11 +1,11 @@
 //! HTML page of a placement: when each device runs which operator, and what each operator costs on every device.
 
 use super::{break_name, emphasize_start, escape, fold_narrow, styled_page, wider_note};
+use crate::planning::placing::{MakespanEnds, count_lower_bounds, fastest_device, makespan_ends, speed_up};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
 use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
-use serde::Serialize;
 use std::fmt::Write;
 
 /// Returns the page of a placement of `subject`, such as a network, given notes for terminal and page.
@@ -95,40 +95,6 @@ fn is_predicted(table: &TimesTable) -> bool {
     !table.intervals_ns.is_empty()
 }
 
-/// Returns the number of operators that are placed where only a lower bound of their time is known.
-pub fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
-    found.devices.iter().enumerate().filter(|(operator, device)| table.is_lower_bound(*operator, **device)).count()
-}
-
-/// Makespan, and speed-up over the fastest single device, with all times at the low and all at the high ends of their
-/// 90 % intervals. Lower bounds of times, which have no upper end, are kept.
-#[derive(Serialize)]
-pub struct MakespanEnds {
-    low_ns: f64,
-    high_ns: f64,
-    speed_ups: (f64, f64),
-}
-
-/// Returns the makespan at the ends of the intervals; None if no interval is known.
-pub fn makespan_ends(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<MakespanEnds> {
-    let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
-    if !table.intervals_ns.iter().flatten().any(is_known) {
-        return None;
-    }
-    let with = |end: fn(&(f64, f64)) -> f64| {
-        let rows = table.times_ns.iter().zip(&table.intervals_ns);
-        let row = |(times, intervals): (&Vec<f64>, &Vec<(f64, f64)>)| {
-            let ends = times.iter().zip(intervals);
-            ends.map(|(time, interval)| if is_known(interval) { end(interval) } else { *time }).collect()
-        };
-        let instance = Instance { times_ns: rows.map(row).collect(), ..instance.clone() };
-        let makespan_ns = instance.makespan_of(&found.devices).ok()?;
-        Some((makespan_ns, speed_up(&instance, makespan_ns)))
-    };
-    let ((low_ns, low), (high_ns, high)) = (with(|(low, _)| *low)?, with(|(_, high)| *high)?);
-    Some(MakespanEnds { low_ns, high_ns, speed_ups: (low, high) })
-}
-
 /// Describes the makespan and the speed-up over the fastest single device, expected and at the ends of the intervals.
 fn describe_makespan(
     table: &TimesTable,
@@ -193,21 +159,6 @@ fn describe_sources(table: &TimesTable, instance: &Instance) -> String {
         _ => String::new(),
     };
     format!("Times: {}{transfer}", table.source)
-}
-
-/// Returns the ratio of the time of all operators on the fastest single device to a makespan, in hundredths, as it is
-/// printed: smaller differences may be rounding errors of sums.
-fn speed_up(instance: &Instance, makespan_ns: f64) -> f64 {
-    let ratio = fastest_device(instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns);
-    (100.0 * ratio).round() / 100.0
-}
-
-/// Returns the device on which all operators together take least time, and that time. On one device, operators run one
-/// after the other without transfers.
-fn fastest_device(instance: &Instance) -> Option<(usize, f64)> {
-    let devices = 0..instance.times_ns.first().map_or(0, Vec::len);
-    let sums_ns = devices.map(|device| (device, instance.times_ns.iter().map(|times| times[device]).sum::<f64>()));
-    sums_ns.min_by(|one, two| one.1.total_cmp(&two.1))
 }
 
 /// Formats the time of an operator on a device, for terminal and page.

@@ -7,6 +7,7 @@ use crate::queries::{self, NetworkQuestion, Setting};
 use learn::predictor::Predictor;
 use models::{Fuse, stages};
 use planners::placement::{self, Edge, Instance, Link, Placement};
+use serde::Serialize;
 
 #[derive(Clone, Debug)]
 pub struct PlacementOptions {
@@ -68,6 +69,55 @@ pub fn times_of_network(
         cut.calls.iter().enumerate().map(|(call, one)| format!("{call}: {}", cut.tasks[one.task].task.describe()));
     let (operators, source) = (operators.collect(), format!("predicted by {source}"));
     Ok((TimesTable { operators, devices, times_ns, intervals_ns, source }, edges.collect()))
+}
+
+/// Returns the number of operators that are placed where only a lower bound of their time is known.
+pub fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
+    found.devices.iter().enumerate().filter(|(operator, device)| table.is_lower_bound(*operator, **device)).count()
+}
+
+/// Makespan, and speed-up over the fastest single device, with all times at the low and all at the high ends of their
+/// 90 % intervals. Lower bounds of times, which have no upper end, are kept.
+#[derive(Serialize)]
+pub struct MakespanEnds {
+    pub low_ns: f64,
+    pub high_ns: f64,
+    pub speed_ups: (f64, f64),
+}
+
+/// Returns the makespan at the ends of the intervals; None if no interval is known.
+pub fn makespan_ends(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<MakespanEnds> {
+    let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
+    if !table.intervals_ns.iter().flatten().any(is_known) {
+        return None;
+    }
+    let with = |end: fn(&(f64, f64)) -> f64| {
+        let rows = table.times_ns.iter().zip(&table.intervals_ns);
+        let row = |(times, intervals): (&Vec<f64>, &Vec<(f64, f64)>)| {
+            let ends = times.iter().zip(intervals);
+            ends.map(|(time, interval)| if is_known(interval) { end(interval) } else { *time }).collect()
+        };
+        let instance = Instance { times_ns: rows.map(row).collect(), ..instance.clone() };
+        let makespan_ns = instance.makespan_of(&found.devices).ok()?;
+        Some((makespan_ns, speed_up(&instance, makespan_ns)))
+    };
+    let ((low_ns, low), (high_ns, high)) = (with(|(low, _)| *low)?, with(|(_, high)| *high)?);
+    Some(MakespanEnds { low_ns, high_ns, speed_ups: (low, high) })
+}
+
+/// Returns the ratio of the time of all operators on the fastest single device to a makespan, in hundredths, as it is
+/// printed: smaller differences may be rounding errors of sums.
+pub fn speed_up(instance: &Instance, makespan_ns: f64) -> f64 {
+    let ratio = fastest_device(instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns);
+    (100.0 * ratio).round() / 100.0
+}
+
+/// Returns the device on which all operators together take least time, and that time. On one device, operators run one
+/// after the other without transfers.
+pub fn fastest_device(instance: &Instance) -> Option<(usize, f64)> {
+    let devices = 0..instance.times_ns.first().map_or(0, Vec::len);
+    let sums_ns = devices.map(|device| (device, instance.times_ns.iter().map(|times| times[device]).sum::<f64>()));
+    sums_ns.min_by(|one, two| one.1.total_cmp(&two.1))
 }
 
 fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {
