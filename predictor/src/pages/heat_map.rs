@@ -151,7 +151,7 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         false => "",
     };
     format!(
-        "<p><b>The feature with the strongest correlation over all rows is: {}; utilisation {} as it rises</b> (mean \
+        "<p><b>Strongest correlation over all rows: {}; utilisation {} as it rises</b> (mean \
          rank correlation ρ over operators, weighted by rows: {}).{cause}{next}</p><p>Utilisation is the roofline time \
          divided by the measured time.</p>",
         meaning_with_name(first.name),

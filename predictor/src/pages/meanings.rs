@@ -197,6 +197,19 @@ mod tests {
     }
 
     #[test]
+    fn only_features_have_meanings() {
+        use crate::exchange::LAST_FEATURE;
+        use samples::features::{FEATURES, KNOWN};
+        let of_operators = MEANINGS.iter().map(|(name, _)| *name).filter(|name| !name.contains('.'));
+        for name in of_operators {
+            assert!(
+                [KNOWN, LAST_FEATURE].contains(&name) || FEATURES.iter().any(|feature| feature.name == name),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn labels_have_two_lines_at_most() {
         assert_eq!(label_lines("code.bytes", 12), ["size of the", "machine code"]);
         assert_eq!(label_lines("an_unknown_name", 3), ["an_unknown_name"]);

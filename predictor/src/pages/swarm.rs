@@ -114,8 +114,8 @@ fn headline(summaries: &[Summary]) -> String {
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
     let most = most.map_or(String::new(), |(summary, one)| {
         format!(
-            "<p>The largest effect in a single operator, <b>{}</b>, is that of: <b>{}</b>; a factor of {:.3} up or \
-             down on average; the factors of 90 % of its rows are {}; time at larger values: {}.</p>",
+            "<p>Largest effect in a single operator (<b>{}</b>): <b>{}</b>, a factor of {:.3} up or down on average; the \
+             factors of 90 % of its rows are {}; time at larger values: {}.</p>",
             escape(&summary.operator),
             meaning_with_name(&one.feature),
             one.typical,
@@ -124,8 +124,8 @@ fn headline(summaries: &[Summary]) -> String {
         )
     });
     format!(
-        "<p><b>The feature that changes the predicted times most is: {}; by a factor of {factor:.3} up or down on \
-         average</b> over {} of {} (at most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
+        "<p><b>Largest effect on the predicted times: {}, a factor of {factor:.3} up or down on average</b> \
+         over {} of {} (at most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
         meaning_with_name(first),
         format_count(rows, "row"),
         format_count(summaries.len(), "operator")

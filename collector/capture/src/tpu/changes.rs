@@ -359,8 +359,8 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
         false => "",
     };
     format!(
-        "<h2>Kernels or layers</h2>\n<p>{largest}</p>\n<p class=\"soft\">lost: difference of the mean times of a call \
-         times the calls after, negative if gained, summed over cores and engines. slower, faster: numbers of operators \
+        "<h2>Kernels or layers</h2>\n<p>{largest}</p>\n<p class=\"soft\">lost: change of the mean time of a call, \
+         multiplied by the calls after; negative if gained; summed over cores and engines. slower, faster: numbers of operators \
          that changed significantly.{unknown}<span class=\"broad\"> The bar is the lost time, the line its 95 % \
          interval; pale: within the noise.</span></p>\n\
          <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th><th class=\"rest\">← \
