@@ -371,6 +371,6 @@ mod tests {
         assert!(text.find(">dense<").expect("a row") < text.find(">conv2d<").expect("a row"), "{text}");
         let page = swarm_page(&[summary("dense", 1.2, [1.0, 2.0])], "Predictor: cpu.opp; data: runs");
         assert!(page.contains("Predictor: cpu.opp; data: runs"), "{page}");
-        assert!(page.contains("by a factor of 1.200 up or down on average</b> over 2 rows"), "{page}");
+        assert!(page.contains(", a factor of 1.200 up or down on average</b> over 2 rows of 1 operator"), "{page}");
     }
 }
