@@ -35,7 +35,7 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
 }
 
 fn strict() -> Policy {
-    Policy { max_uncertainty: 0.02, ..Policy::default() }
+    Policy { max_uncertainty: Some(0.02), ..Policy::default() }
 }
 
 #[test]
@@ -150,9 +150,30 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
     assert_eq!((usual.rows.len(), usual.left_out["median with an uncertainty above 2 %"]), (2, 1));
     assert_eq!(usual.left_out["too few runs or visits to estimate the uncertainty of the median"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
-    assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
+    assert_eq!(taken(Policy { max_uncertainty: Some(f64::INFINITY), ..strict() }).rows.len(), 4);
     let error = gather_samples(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");
-    assert!(error.to_string().contains("2 rows: spread (CV) above 50 %"), "{error}");
+    assert!(error.to_string().contains("4 rows: spread (CV) above 50 %"), "{error}");
+}
+
+/// Returns ten records of which `precise` have an uncertainty of 5 %, and the others the given one.
+fn partly_precise(precise: usize, others: Option<f64>) -> Vec<Record> {
+    (0..10).map(|place| known_to(64 << place, if place < precise { Some(0.05) } else { others })).collect()
+}
+
+#[test]
+fn without_a_limit_at_least_half_of_the_measurements_are_taken() {
+    let taken = |records: &[Record]| gather_samples(records, &[], &Policy::default()).expect("samples");
+    let quiet = taken(&partly_precise(5, Some(0.15)));
+    assert_eq!((quiet.rows.len(), quiet.warnings.len()), (5, 0), "{:?}", quiet.warnings);
+    let busy = taken(&partly_precise(4, Some(0.15)));
+    assert_eq!(busy.rows.len(), 10);
+    assert!(busy.warnings[0].starts_with("medians with an uncertainty of up to 20 % are used"), "{:?}", busy.warnings);
+    let unknown = taken(&partly_precise(4, None));
+    assert_eq!(unknown.rows.len(), 10);
+    assert!(unknown.warnings[0].starts_with("all medians are used"), "{:?}", unknown.warnings);
+    // A requested limit is never raised.
+    let strict = gather_samples(&partly_precise(4, None), &[], &strict());
+    assert!(strict.is_err());
 }
 
 #[test]

@@ -27,12 +27,13 @@ pub struct Filter {
     /// Origin of times to use, from the column `source`
     #[arg(long, default_value = "measured", value_name = "WORD", requires = "data")]
     pub source: String,
-    /// Use records with at most this relative uncertainty of the median
+    /// Use records with at most this relative uncertainty of the median [default: 0.1, or what half meet]
     ///
     /// The uncertainty is half the width of the 95 % interval, divided by the median. `inf` uses all records, also
-    /// those with unknown uncertainty.
-    #[arg(long, default_value_t = Policy::default().max_uncertainty, value_name = "SHARE", value_parser = parse_share, requires = "data")]
-    pub max_uncertainty: f64,
+    /// those with unknown uncertainty. Default: the smallest of 0.1, 0.2, 0.5 and `inf` that at least half of the
+    /// measurements meet.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "data")]
+    pub max_uncertainty: Option<f64>,
     /// Use records with at most this coefficient of variation [default: any]
     ///
     /// This is the standard deviation of single runs, divided by their mean.

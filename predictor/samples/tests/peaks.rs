@@ -94,7 +94,7 @@ fn no_operator_beats_its_device() {
     let once = gather_samples(&[product(256, 1, 100e3), product(256, 2, 250e3)], &[measured()], &Policy::default());
     assert_eq!(device(&once.expect("samples")).flops_per_ns_on(1.0), 120.0);
     let loose = Record { median_interval_ns: None, ..product(256, 1, 100e3) };
-    let all = Policy { max_uncertainty: f64::INFINITY, ..Policy::default() };
+    let all = Policy { max_uncertainty: Some(f64::INFINITY), ..Policy::default() };
     let samples =
         gather_samples(&[twice(loose), twice(product(256, 2, 250e3))].concat(), &[measured()], &all).expect("samples");
     assert_eq!(device(&samples).flops_per_ns_on(1.0), 120.0);

@@ -4,7 +4,7 @@
 //! Both are compared for the same task, schedule, threads, device and code.
 
 use super::comparable::{Comparable, Scope};
-use super::{Policy, device_name, uncertainty};
+use super::{Policy, device_name, refuse_uncertainty, resolve_limit, uncertainty};
 use crate::placed::{OperatorInNetwork, PlacedNetwork};
 use crate::statistics::median;
 use datasets::{CacheState, Outcome, Record, ScheduleSource};
@@ -25,11 +25,13 @@ pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetw
     let mut inside: BTreeMap<NetworkRun<'_>, InNetworkRecords<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
-    let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record, policy)).collect();
+    let max_uncertainty = resolve_limit(policy, taken.iter().map(|record| uncertainty(record)));
+    let is_known = |record: &Record| refuse_uncertainty(uncertainty(record), max_uncertainty).is_none();
+    let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record)).collect();
     let comparable = Comparable::from_records(&known, policy, Scope::Networks);
     for record in taken {
         let (Some(median_ns), Some(experiment)) = (record.median_ns, experiment_of(record)) else { continue };
-        let vague = || Some("median too uncertain".to_owned()).filter(|_| !is_known(record, policy));
+        let vague = || Some("median too uncertain".to_owned()).filter(|_| !is_known(record));
         if let Some(reason) = vague().or_else(|| comparable.refusal_reason(record)) {
             if record.network_hash.is_some() {
                 *left_out.entry(format!("in the network, {reason}")).or_default() += 1;
@@ -88,10 +90,6 @@ fn experiment_of(record: &Record) -> Option<Experiment<'_>> {
 fn is_taken(record: &Record, policy: &Policy) -> bool {
     let is_warm = record.cache_state.unwrap_or_default() == CacheState::Warm;
     record.outcome == Outcome::Ok && record.source == policy.source && record.co_run.is_none() && is_warm
-}
-
-fn is_known(record: &Record, policy: &Policy) -> bool {
-    policy.max_uncertainty.is_infinite() || uncertainty(record).is_some_and(|half| half <= policy.max_uncertainty)
 }
 
 #[cfg(test)]

@@ -22,11 +22,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use zoo::transformers;
 
+/// Limits of the uncertainty of medians that are used without a requested limit, ascending.
+pub const USUAL_LIMITS: [f64; 4] = [KNOWN_WELL, 0.2, 0.5, f64::INFINITY];
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
     /// Maximum half-width of the median's 95 % interval, as a share; if infinite, medians without one are accepted.
-    pub max_uncertainty: f64,
+    /// None for the tightest of [`USUAL_LIMITS`] that at least half of the measurements meet.
+    pub max_uncertainty: Option<f64>,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
     /// Whether to accept all TVM versions and older code, not only the most frequent version and the newest code.
@@ -42,7 +46,7 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             source: Source::Measured,
-            max_uncertainty: KNOWN_WELL,
+            max_uncertainty: None,
             max_cv: None,
             all_versions: false,
             default_only: false,
@@ -77,6 +81,7 @@ fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
         damage.extend_from_slice(records.damage());
         return Ok(records.collect::<datasets::Result<_>>()?);
     }
+    std::fs::metadata(path).map_err(|error| Error::io_error("open", path, error))?;
     let format = Format::of_path(path).ok_or_else(|| {
         let problem = "the file name does not end in .csv, .parquet or .jsonl; a foreign table needs --mapping";
         Error::table_error(path, problem)
@@ -130,11 +135,13 @@ fn gather_with_damage(
         }
     }
     builder.set_filter_hints(filter_hints(records, &filter));
+    filter.raised_limit_warning().into_iter().for_each(|warning| builder.add_warning(warning));
     builder.finish_samples()
 }
 
 struct RecordFilter<'a> {
     policy: &'a Policy,
+    max_uncertainty: f64,
     uncertainties: HashMap<Key, Option<f64>>,
     /// The most frequent TVM version.
     usual: Option<&'a str>,
@@ -144,16 +151,55 @@ struct RecordFilter<'a> {
 impl<'a> RecordFilter<'a> {
     fn from_records(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
         let (usual, uncertainties) = (usual_version(records), repeat_uncertainties(records));
-        let refused =
-            |record: &&Record| refuse_record(record, policy, usual, experiment_uncertainty(&uncertainties, record));
-        let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
+        let of_kind: Vec<&Record> =
+            records.iter().filter(|record| refuse_kind(record, policy, usual).is_none()).collect();
+        let uncertainty = |record: &Record| experiment_uncertainty(&uncertainties, record);
+        let max_uncertainty = resolve_limit(policy, of_kind.iter().map(|record| uncertainty(record)));
+        let mut could_be = of_kind;
+        could_be.retain(|record| refuse_uncertainty(uncertainty(record), max_uncertainty).is_none());
         let comparable = Comparable::from_records(&could_be, policy, Scope::Operators);
-        RecordFilter { policy, uncertainties, usual, comparable }
+        RecordFilter { policy, max_uncertainty, uncertainties, usual, comparable }
     }
 
     fn refusal_reason(&self, record: &Record) -> Option<String> {
-        let uncertainty = experiment_uncertainty(&self.uncertainties, record);
-        refuse_record(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refusal_reason(record))
+        refuse_kind(record, self.policy, self.usual)
+            .or_else(|| refuse_uncertainty(experiment_uncertainty(&self.uncertainties, record), self.max_uncertainty))
+            .or_else(|| self.comparable.refusal_reason(record))
+    }
+
+    /// Warns if the limit is above the tightest of the usual limits without a request.
+    fn raised_limit_warning(&self) -> Option<String> {
+        let is_raised = self.policy.max_uncertainty.is_none() && self.max_uncertainty > USUAL_LIMITS[0];
+        is_raised.then(|| {
+            let usual = format_percent(USUAL_LIMITS[0]);
+            let used = match self.max_uncertainty {
+                most if most.is_finite() => format!("medians with an uncertainty of up to {}", format_percent(most)),
+                _ => "all medians".to_owned(),
+            };
+            format!(
+                "{used} are used, because less than half of the measurements have at most {usual}; a quieter machine \
+                 or more `--visits` reduce it"
+            )
+        })
+    }
+}
+
+/// Returns the requested limit of the uncertainty, or the tightest usual limit that half of the measurements meet.
+fn resolve_limit(policy: &Policy, uncertainties: impl Iterator<Item = Option<f64>>) -> f64 {
+    let uncertainties: Vec<Option<f64>> = uncertainties.collect();
+    let is_met = |limit: &f64| {
+        let met = uncertainties.iter().filter(|known| refuse_uncertainty(**known, *limit).is_none()).count();
+        2 * met >= uncertainties.len()
+    };
+    policy.max_uncertainty.or_else(|| USUAL_LIMITS.into_iter().find(is_met)).unwrap_or(USUAL_LIMITS[0])
+}
+
+fn refuse_uncertainty(uncertainty: Option<f64>, most: f64) -> Option<String> {
+    match uncertainty {
+        _ if most.is_infinite() => None,
+        None => Some("too few runs or visits to estimate the uncertainty of the median".to_owned()),
+        Some(half) if half <= most => None,
+        Some(_) => Some(format!("median with an uncertainty above {}", format_percent(most))),
     }
 }
 
@@ -199,10 +245,10 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
-    let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
-    let mut others: Vec<(String, Policy)> = looser
-        .map(|most| (format!("--max-uncertainty {most}"), Policy { max_uncertainty: most, ..policy.clone() }))
-        .collect();
+    let looser = [0.05, 0.1, 0.2, 0.5, f64::INFINITY].into_iter().filter(|most| *most > filter.max_uncertainty);
+    let with_limit = |most: f64| Policy { max_uncertainty: Some(most), ..policy.clone() };
+    let mut others: Vec<(String, Policy)> =
+        looser.map(|most| (format!("--max-uncertainty {most}"), with_limit(most))).collect();
     let differs = |flag: &str, other: Policy| (other != *policy).then(|| (flag.to_owned(), other));
     others.extend(differs("--max-cv inf", Policy { max_cv: None, ..policy.clone() }));
     others.extend(differs("--all-versions", Policy { all_versions: true, ..policy.clone() }));
@@ -337,7 +383,8 @@ fn usual_version(records: &[Record]) -> Option<&str> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version)
 }
 
-fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
+/// Returns why a record is not used, whatever its uncertainty and the settings of the others.
+fn refuse_kind(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
     if record.is_network() {
         return Some("whole network, not an operator".to_owned());
     }
@@ -352,12 +399,6 @@ fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertai
     }
     if record.source != policy.source {
         return Some(format!("source `{}`, not `{}`", record.source, policy.source));
-    }
-    match uncertainty {
-        _ if policy.max_uncertainty.is_infinite() => {}
-        None => return Some("too few runs or visits to estimate the uncertainty of the median".to_owned()),
-        Some(half) if half <= policy.max_uncertainty => {}
-        Some(_) => return Some(format!("median with an uncertainty above {}", format_percent(policy.max_uncertainty))),
     }
     if let Some(most) = policy.max_cv.filter(|most| record.cv.is_some_and(|cv| cv > *most)) {
         return Some(format!("spread (CV) above {}", format_percent(most)));

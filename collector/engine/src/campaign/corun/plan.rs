@@ -92,12 +92,13 @@ pub fn plan_combinations(
     // A cache share that cannot be enforced must not be recorded.
     let corun = &CoRun { cache_share: corun.cache_share.filter(|_| can_part_cache), ..corun.clone() };
     let mut chosen: Vec<Vec<Part>> = Vec::new();
+    // Operators first: without pairs of operators, an interrupted campaign could not be learned from.
+    for &size in &corun.sizes {
+        chosen.extend(sample_multisets(operators, size, corun.combinations, seed));
+    }
     for operator in 0..operators.len() {
         let beside = corun.synthetic_partners().into_iter();
         chosen.extend(beside.map(|partner| vec![Part::Operator(operator), Part::Synthetic(partner)]));
-    }
-    for &size in &corun.sizes {
-        chosen.extend(sample_multisets(operators, size, corun.combinations, seed));
     }
     let (mut combinations, mut left_out) = (Vec::new(), 0);
     for parallel in &corun.parallel {
