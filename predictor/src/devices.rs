@@ -20,7 +20,14 @@ pub struct KnownDevice {
 
 /// Returns the device with this name in any spelling, or the only device whose name contains these words, such as `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
-    names::resolve_device(known, name).map_err(Error::Query)
+    names::resolve_device(known, name).map_err(|problem| match serving::device::find_device(name) {
+        Ok(device) => Error::Query(format!(
+            "`{}` is known for language models and their kernels ({}) only; `oppredict devices` lists all",
+            device.name,
+            serving::text::OPERATORS.map(|operator| format!("`{operator}`")).join(", ")
+        )),
+        Err(_) => Error::Query(problem),
+    })
 }
 
 pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
@@ -63,5 +70,7 @@ mod tests {
         let near = ask("Tesla T5").expect_err("there is none");
         assert!(near.contains("did you mean `Tesla T4`? `oppredict devices` lists all"), "{near}");
         assert!(ask("").is_err() && ask("---").is_err());
+        let other = ask("h100_sxm").expect_err("only language models");
+        assert!(other.contains("known for language models and their kernels (`gemm`, "), "{other}");
     }
 }

@@ -43,7 +43,10 @@ fn model_hint(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("cannot use model `")?;
     let name = rest.split('`').next()?;
     let is_file = [".onnx", ".pt2", ".pt", ".tflite"].iter().any(|ending| name.ends_with(ending));
+    // These errors say themselves what is missing, and another file would not help.
+    let names_remedy = ["--", "not supported", "unsupported", "the inputs are", "not a regular file"];
     match name.split_once(':') {
+        _ if is_file && names_remedy.iter().any(|phrase| text.contains(phrase)) => None,
         _ if is_file => Some("export the model again, or specify its format with `--modelsource`".to_owned()),
         Some((kind, _)) => Some(format!("change the sizes; `opcollect list` shows an example of `{kind}`")),
         None => None,
@@ -100,6 +103,8 @@ mod tests {
             assert!(found.starts_with(hint), "{found}");
             assert_eq!(error_hint(&format!("{error}\nhint: other")), None);
         }
+        let inputs = "error: cannot use model `x.onnx`: the model has no such input; the inputs are `x`";
+        assert_eq!(error_hint(inputs), None);
         assert_eq!(error_hint("error: cannot start `cc`: (os error 2)"), None);
         assert_eq!(error_hint("error: cannot use model `relu:x=3`: unknown key `x`; known: `dtype`, `shape`"), None);
     }

@@ -98,6 +98,12 @@ pub fn run_eval(data: &[PathBuf], mapping: &Mapping, plan: &Plan, as_json: bool)
         return Err(Error::unknown_name("operator", other, known()));
     }
     let evaluation = evaluate_plan(&read_tables(data, mapping)?, plan)?;
+    if evaluation.groups.is_empty() {
+        return Err(Error::Query(format!(
+            "no row could be scored with held-out {}s: the tables have too few; give more of the tables, or another --hold-out",
+            evaluation.hold_out
+        )));
+    }
     print_text(as_json, &evaluation_text(&evaluation))?;
     if as_json {
         print_json(&evaluation)?;

@@ -190,6 +190,20 @@ impl Experts {
         }
     }
 
+    /// Checks that a request divides experts and their widths as servers can; tables may pad them.
+    pub(crate) fn check_division(&self) -> Result<(), String> {
+        let &Experts { experts, expert_parallel, intermediate, tensor_parallel, .. } = self;
+        if experts % expert_parallel != 0 {
+            return Err(format!("`expert_parallel` is {expert_parallel}, which does not divide {experts} experts"));
+        }
+        match tensor_parallel <= intermediate {
+            true => Ok(()),
+            false => {
+                Err(format!("`tensor_parallel` is {tensor_parallel}, more than the width of an expert, {intermediate}"))
+            }
+        }
+    }
+
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }

@@ -67,9 +67,11 @@ impl Measurements {
                 false => Ok(all),
             };
         }
+        std::fs::metadata(path).map_err(|error| Error::Data(format!("cannot open `{}`: {error}", path.display())))?;
         for table_mapping in &mapping.tables {
-            let path = path.join(&table_mapping.file);
-            if path.is_file() {
+            let own = path.join(&table_mapping.file);
+            let as_csv = own.with_extension("csv");
+            if let Some(path) = [own, as_csv].into_iter().find(|path| path.is_file()) {
                 let table = table::read_table(&path).map_err(|error| Error::Data(error.to_string()))?;
                 let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
                 all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
@@ -181,7 +183,8 @@ fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Pars
             // The table's own check names the missing column.
             [only] => Ok(only),
             _ => Err(format!(
-                "no table of the mapping has the columns of this file; name the file like one of the tables: {}",
+                "no table of the mapping has the columns of this file{}; name the file like one of the tables: {}",
+                nearest_table(table, mapping).unwrap_or_default(),
                 list_tables(mapping)
             )),
         },
@@ -190,6 +193,17 @@ fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Pars
             list_tables(mapping)
         )),
     }
+}
+
+/// Names the table of the mapping that lacks fewest columns in a file, with these columns.
+fn nearest_table(table: &Table, mapping: &Mapping) -> Option<String> {
+    let missing = |mapping: &TableMapping| -> Vec<String> {
+        let lacks = |name: &&str| table.find_column(name).is_none();
+        mapping.named_columns().iter().copied().filter(lacks).map(|name| format!("`{name}`")).collect()
+    };
+    let of_tables = mapping.tables.iter().map(|one| (&one.file, missing(one)));
+    let (file, missing) = of_tables.min_by_key(|(_, missing)| missing.len())?;
+    Some(format!(" (`{file}` also has {})", missing.join(", ")))
 }
 
 fn list_tables(mapping: &Mapping) -> String {

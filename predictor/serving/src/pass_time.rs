@@ -26,11 +26,17 @@ pub struct CallTime {
 }
 
 impl PassTime {
+    /// Adds up the times of all calls. Kernels were measured with their weights in the shared cache; if the operands of
+    /// the pass do not fit there, each call reads its own from memory.
     pub fn from_calls(calls: Vec<KernelCall>, device: &GpuFacts, times: &dyn KernelTimes) -> Result<PassTime> {
+        let all_bytes: f64 = calls.iter().map(|call| call.count as f64 * kernel_bytes(&call.work)).sum();
         let timed = |call: KernelCall| {
             let Estimate { seconds, low, high, source } = estimate_call(&call.work, device, times)?;
             let count = call.count as f64;
-            Ok(CallTime { call, seconds: count * seconds, low: count * low, high: count * high, source })
+            let is_cached = all_bytes <= device.l2_bytes;
+            let least = if is_cached { 0.0 } else { kernel_bytes(&call.work) / device.bandwidth_bytes_per_s };
+            let [seconds, low, high] = [seconds, low, high].map(|time| count * time.max(least));
+            Ok(CallTime { call, seconds, low, high, source })
         };
         let calls = calls.into_iter().map(timed).collect::<Result<Vec<_>>>()?;
         let sum = |part: fn(&CallTime) -> f64| calls.iter().map(part).sum();
@@ -45,6 +51,13 @@ impl PassTime {
     pub fn share_of(&self, is_of_kind: impl Fn(&KernelCall) -> bool) -> f64 {
         let seconds: f64 = self.calls.iter().filter(|call| is_of_kind(&call.call)).map(|call| call.seconds).sum();
         seconds / self.seconds
+    }
+}
+
+fn kernel_bytes(work: &CallWork) -> f64 {
+    match work {
+        CallWork::Kernel(kernel) => kernel.kernel_work().bytes,
+        CallWork::Bounded { .. } | CallWork::Collective(_) => 0.0,
     }
 }
 
@@ -71,9 +84,32 @@ mod tests {
     use super::*;
     use crate::architecture::Architecture;
     use crate::device::find_device;
+    use crate::kernel::Kernel;
     use crate::plan::{Formats, ForwardPass, Parallelism, plan_pass};
     use crate::scheme::{Dtype, Scheme};
     use crate::times::Roofline;
+
+    /// Times of kernels that find everything in the cache.
+    struct Instant;
+
+    impl KernelTimes for Instant {
+        fn kernel_time(&self, _: &Kernel, _: &GpuFacts) -> Result<Estimate> {
+            Ok(Estimate { seconds: 1e-9, low: 1e-9, high: 1e-9, source: Source::Learned })
+        }
+    }
+
+    #[test]
+    fn a_pass_is_not_faster_than_memory() {
+        let device = find_device("l4").expect("a known device");
+        let formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
+        let model = Architecture::load_architecture("llama-3.1-8b").expect("a shipped model");
+        let step = ForwardPass::Decode { sequences: 1, context: 128 };
+        let calls = plan_pass(&model, step, formats, Parallelism::SINGLE).expect("a plan");
+        let time = PassTime::from_calls(calls, device, &Instant).expect("a time");
+        // All weights without the embeddings, which are looked up.
+        let least = 2.0 * 7.5e9 / device.bandwidth_bytes_per_s;
+        assert!(time.seconds > least && time.low > least, "{} {least}", time.seconds);
+    }
 
     #[test]
     fn a_decoding_step_reads_all_weights_once() {

@@ -138,14 +138,12 @@ impl Deployment {
         let context = load.input_tokens + load.output_tokens / 2;
         let step = ForwardPass::Decode { sequences, context: context.max(1) };
         let decode = self.time_pass(step, self.decode.parallelism, times)?;
-        // In the steady state, a new prompt replaces each completed request, and its prefill stalls decoding.
+        // In the steady state, a new prompt replaces each completed request, and its prefill stalls the other requests.
         let stopped = match self.mode {
-            ServingMode::Aggregated => {
-                prefill.seconds * prompts_per_group(&self.decode, load) / load.output_tokens as f64
-            }
+            ServingMode::Aggregated => prefill.seconds * other_prompts(&self.decode, load) / load.output_tokens as f64,
             ServingMode::Disaggregated => 0.0,
         };
-        let waiting = WAITING_SHARE * prefill.seconds * prompts_per_group(&self.prefill, load);
+        let waiting = WAITING_SHARE * prefill.seconds * other_prompts(&self.prefill, load);
         let seconds = [prefill.seconds + decode.seconds + waiting, decode.seconds + stopped];
         Ok(ServerWork { prefill, decode, seconds })
     }
@@ -248,9 +246,9 @@ pub fn shipped_overheads() -> &'static Overheads {
     &SHIPPED
 }
 
-/// Returns the prompts that each attention group computes: the concurrent requests divided by the groups.
-fn prompts_per_group(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
-    load.concurrency as f64 / pool.group_count()
+/// Returns the prompts of other requests that an attention group computes while it answers one request.
+fn other_prompts(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
+    (load.concurrency as f64 / pool.group_count() - 1.0).max(0.0)
 }
 
 fn prefill_to_decode(work: &ServerWork, load: &ServerLoad) -> f64 {
@@ -329,6 +327,16 @@ mod tests {
         assert!(answer(8, 64).per_token.seconds < many.per_token.seconds);
         assert_eq!((one.devices, one.decode_power), (4, None));
         assert!(one.memory.is_sufficient() && one.per_token.source == ServerSource::Kernels);
+    }
+
+    #[test]
+    fn a_single_request_waits_for_no_other() {
+        let load = |concurrency| ServerLoad { concurrency, input_tokens: 16_384, output_tokens: 16 };
+        let work = |concurrency| llama_70b(4).server_work(&load(concurrency), &Roofline).expect("times");
+        let one = work(1);
+        assert_eq!(one.seconds, [one.prefill.seconds + one.decode.seconds, one.decode.seconds]);
+        let two = work(2);
+        assert!((two.seconds[1] - two.decode.seconds - two.prefill.seconds / 16.0).abs() < 1e-9);
     }
 
     #[test]

@@ -181,6 +181,9 @@ impl Heads {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
         }
         let dtype = values.take_choice("dtype")?.unwrap_or(Dtype::Bf16);
+        if dtype == Dtype::Int8 {
+            return Err("attention is not computed in `int8`; give `bf16`, `fp8` or `fp4`".to_owned());
+        }
         Ok(Heads {
             heads,
             kv_heads,
@@ -207,6 +210,7 @@ fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
     };
     values.reject_unused("moe")?;
     experts.check_sizes()?;
+    experts.check_division()?;
     Ok(Kernel::Experts(experts))
 }
 
@@ -293,6 +297,15 @@ mod tests {
                 "`experts` is 4000000000; give at most",
             ),
             ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=1,matrices=4", "give 3 for experts with a gate"),
+            (
+                "moe:tokens=1,hidden=1,intermediate=1,experts=8,top_k=1,expert_parallel=3",
+                "`expert_parallel` is 3, which does not divide 8 experts",
+            ),
+            (
+                "moe:tokens=1,hidden=1,intermediate=64,experts=8,top_k=1,tensor_parallel=128",
+                "`tensor_parallel` is 128, more than the width of an expert, 64",
+            ),
+            ("attention_decode:batch=1,context=1,heads=4,head_dim=64,dtype=int8", "give `bf16`, `fp8` or `fp4`"),
         ] {
             let error = text.parse::<Kernel>().expect_err(text).to_string();
             assert!(error.contains(reason), "{error}");

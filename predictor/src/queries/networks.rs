@@ -30,6 +30,11 @@ impl ModelSource {
     }
 }
 
+/// Returns whether a text names a network of the zoo, a transformer, or a file.
+pub fn is_network(text: &str) -> bool {
+    zoo::source_of(text).is_some_and(|source| source != "simple")
+}
+
 /// Returns whether a text names one operator with its sizes, not a network.
 pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")

@@ -33,7 +33,7 @@ pub enum Error {
     TooLarge(String),
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
-    #[error("the query must be one SQL statement, such as \"select count(*) from slice\"")]
+    #[error("the query must be one SQL statement; run several queries one after the other")]
     Statements,
     #[error("query rejected: {what}")]
     Refused { what: String },

@@ -5,6 +5,7 @@ use crate::kernels;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use predictor::Result;
 use predictor::kernels::read_learned;
+use report::format_duration;
 use report::terminal::print_notes;
 use serde_json::{Value, json};
 use serving::KernelTimes;
@@ -57,6 +58,18 @@ fn answer_notes(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<String>
             "does not fit in memory: each `{device}` needs {needed}, but {} are usable; {most}",
             texts::format_gigabytes(memory.usable_bytes)
         ));
+    }
+    let contradictions = [
+        ("the time to first token", &answer.first_token, "one prompt", answer.prefill.seconds),
+        ("the time per token", &answer.per_token, "one decoding step", answer.decode.seconds),
+    ];
+    for (what, predicted, pass, kernels) in contradictions {
+        if kernels > predicted.high {
+            notes.push(format!(
+                "the kernels of {pass} are predicted to take {}, longer than {what}, which is learned from whole servers: one of the two is wrong",
+                format_duration(1e9 * kernels)
+            ));
+        }
     }
     if answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY) {
         notes.push("no measured server is similar, so the framework overheads are extrapolated".to_owned());

@@ -18,6 +18,7 @@ use predictor::queries::{self, ModelSource, NetworkQuestion, Operator, Run, Sett
 use predictor::{Error, Result};
 use report::terminal::print_notes;
 use serde_json::json;
+use serving::architecture::Architecture;
 use std::path::PathBuf;
 
 pub const PREDICT_EXAMPLES: &str = "\
@@ -121,8 +122,12 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
-    let is_server = predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty();
+    let is_language_model =
+        |name: &String| !is_sourced && !queries::is_network(name) && Architecture::load_architecture(name).is_ok();
+    let are_servers = predict.server.is_given() || predict.model.iter().any(is_language_model);
+    let is_server = are_servers && predict.op.is_empty() && !predict.model.is_empty();
     let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
+    predict.refuse_unused(is_server, is_kernel)?;
     if (is_server || is_kernel) && predict.level != 90 {
         return Err(Error::Query(
             "--level does not apply to language models, which have 90 % intervals, or to kernels, whose --json output has all levels"
@@ -145,6 +150,43 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return kernels::run_predict(&question, predict.json);
     }
     answer_query(&predict)
+}
+
+impl Predict {
+    /// Refuses flags that would be ignored.
+    fn refuse_unused(&self, is_server: bool, is_kernel: bool) -> Result<()> {
+        let for_networks = [
+            ("--threads", self.threads.is_some()),
+            ("--knob", !self.knob.is_empty()),
+            ("--dispatch-us", self.dispatch_us != 0.0),
+            ("--overlap", self.overlap != 0.0),
+            ("--extrapolate", self.extrapolate),
+            ("--sequence", self.sequence != 128),
+        ];
+        let has_server_flags =
+            ("--dtype, --tensor-parallel, --input-tokens and other flags of servers", self.server.is_given());
+        let (subject, unused): (&str, Vec<(&str, bool)>) = match (is_server, is_kernel) {
+            (true, _) => {
+                ("language models", [&for_networks[..], &[("--power-limit", self.power_limit.is_some())]].concat())
+            }
+            (_, true) => (
+                "kernels, whose text states all, as in `gemm:m=64,n=4096,k=4096,dtype=fp8`",
+                [
+                    &for_networks[..],
+                    &[("--batchsize", self.batchsize != 1), ("--model", !self.model.is_empty()), has_server_flags],
+                ]
+                .concat(),
+            ),
+            _ => (
+                "this question; servers are predicted for --model alone, and power limits for kernels of language models",
+                vec![has_server_flags, ("--power-limit", self.power_limit.is_some())],
+            ),
+        };
+        match unused.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flags, _)) => Err(Error::Query(format!("{flags} cannot be used with {subject}"))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn answer_query(predict: &Predict) -> Result<u8> {
