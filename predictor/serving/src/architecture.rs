@@ -22,6 +22,10 @@ pub struct Architecture {
     pub intermediate: u64,
     pub dense_layers: u64,
     pub experts: Option<ExpertLayers>,
+    /// Maximum number of tokens of a sequence, if stated.
+    pub max_tokens: Option<u64>,
+    /// Parts of the model that no answer contains: `vision`, `audio`.
+    pub uncounted_parts: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -41,6 +45,7 @@ pub struct GroupedAttention {
     pub has_output_gate: bool,
     pub windowed_layers: u64,
     pub window: u64,
+    /// Linear attention or Mamba in the layers without attention.
     pub linear: Option<LinearAttention>,
 }
 
@@ -57,7 +62,8 @@ pub struct LinearAttention {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LatentAttention {
     pub heads: u64,
-    pub query_rank: u64,
+    /// Size of the compressed queries; None if queries are projected directly.
+    pub query_rank: Option<u64>,
     pub kv_rank: u64,
     pub nope_dim: u64,
     /// Number of elements of a key with rotary position embedding, shared by all heads.
