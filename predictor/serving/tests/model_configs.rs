@@ -6,7 +6,8 @@ use serving::architecture::{Architecture, Attention, ExpertLayers, GroupedAttent
 use serving::kernel::Kernel;
 use serving::memory::count_parameters;
 use serving::plan::{CallWork, Formats, ForwardPass, KernelCall, Parallelism, plan_pass};
-use serving::{Dtype, Scheme};
+use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
+use serving::{Dtype, Scheme, device};
 
 const BF16: Formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
 
@@ -259,4 +260,32 @@ fn models_without_gates_or_answers_are_refused() {
     ] {
         assert_eq!(parse(&small(fields)).layers, 12);
     }
+}
+
+#[test]
+fn warnings_name_what_an_answer_leaves_out() {
+    let warnings = |config: &Value, input_tokens: u64, output_tokens: u64| {
+        let pool = ReplicaPool { parallelism: Parallelism::SINGLE, replicas: 1 };
+        let deployment = Deployment {
+            model: parse(config),
+            device: device::find_device("h100_sxm").expect("a known device"),
+            formats: BF16,
+            framework: Framework::Vllm,
+            version: String::new(),
+            mode: ServingMode::Aggregated,
+            prefill: pool,
+            decode: pool,
+        };
+        deployment.model_warnings(&ServerLoad { concurrency: 1, input_tokens, output_tokens })
+    };
+    let limited = small(json!({ "max_position_embeddings": 4096 }));
+    assert_eq!(warnings(&limited, 4000, 96), Vec::<String>::new());
+    assert_eq!(
+        warnings(&limited, 4000, 97),
+        ["4097 tokens of prompt and answer are more than the 4096 that the model supports (`max_position_embeddings`)"]
+    );
+    assert_eq!(warnings(&small(json!({ "vision_config": null })), 1 << 20, 1), Vec::<String>::new());
+    let mixed = json!({ "vision_config": { "depth": 27 }, "audio_config": {}, "text_config": limited });
+    assert_eq!(warnings(&mixed, 1, 1), ["only the text model is counted, not its other inputs: vision, audio"]);
+    assert_eq!(warnings(&mixed, 4096, 1).len(), 2);
 }
