@@ -21,6 +21,7 @@ pub mod mapping;
 pub mod measured_servers;
 pub mod measurements;
 pub mod memory;
+mod model_config;
 pub mod overhead;
 mod packed;
 pub mod pass_time;

@@ -121,8 +121,9 @@ fn latent_weights(model: &Architecture, attention: &LatentAttention, parallelism
     let hidden = model.hidden;
     let heads = heads / parallelism.tensor;
     // The down-projections are on every GPU.
-    let down = hidden * (query_rank + kv_rank + rope_dim);
-    let up = heads * ((nope_dim + rope_dim) * query_rank + (nope_dim + value_dim) * kv_rank + value_dim * hidden);
+    let down = hidden * (query_rank.unwrap_or(0) + kv_rank + rope_dim);
+    let query_inputs = query_rank.unwrap_or(hidden);
+    let up = heads * ((nope_dim + rope_dim) * query_inputs + (nope_dim + value_dim) * kv_rank + value_dim * hidden);
     model.layers as f64 * (down + up) as f64
 }
 

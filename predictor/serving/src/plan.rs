@@ -229,8 +229,11 @@ impl Planner<'_> {
         let LatentAttention { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
         let (layers, hidden) = (self.model.layers, self.model.hidden);
         let heads = attention.heads / self.parallelism.tensor;
-        self.push_gemm("latent down-projection", layers, query_rank + kv_rank + rope_dim, hidden);
-        self.push_gemm("query up-projection", layers, heads * (nope_dim + rope_dim), query_rank);
+        self.push_gemm("latent down-projection", layers, query_rank.unwrap_or(0) + kv_rank + rope_dim, hidden);
+        match query_rank {
+            Some(rank) => self.push_gemm("query up-projection", layers, heads * (nope_dim + rope_dim), rank),
+            None => self.push_gemm("query projection", layers, heads * (nope_dim + rope_dim), hidden),
+        }
         let most = |keys: f64| attention.most_keys.map_or(keys, |most| keys.min(most as f64));
         let (pairs, per_pair, keys) = match self.pass {
             ForwardPass::Decode { sequences, context } => {

@@ -230,6 +230,25 @@ impl Deployment {
         }
     }
 
+    /// Returns what the answer to a load leaves out or assumes beyond the model's configuration.
+    pub fn model_warnings(&self, load: &ServerLoad) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let tokens = load.input_tokens + load.output_tokens;
+        if let Some(most) = self.model.max_tokens.filter(|most| tokens > *most) {
+            warnings.push(format!(
+                "{tokens} tokens of prompt and answer are more than the {most} that the model supports \
+                 (`max_position_embeddings`)"
+            ));
+        }
+        if !self.model.uncounted_parts.is_empty() {
+            warnings.push(format!(
+                "only the text model is counted, not its other inputs: {}",
+                self.model.uncounted_parts.join(", ")
+            ));
+        }
+        warnings
+    }
+
     pub fn decode_memory(&self, load: &ServerLoad) -> GpuMemory {
         let sequences = load.concurrency.div_ceil(self.decode.replicas);
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };

@@ -74,6 +74,7 @@ fn answer_notes(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<String>
     if answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY) {
         notes.push("no measured server is similar, so the framework overheads are extrapolated".to_owned());
     }
+    notes.extend(question.deployment.model_warnings(&question.load));
     notes
 }
 

@@ -1,0 +1,411 @@
+//! Fields of the `config.json` that is published with each model, and the architecture that they describe.
+
+use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use std::collections::BTreeSet;
+
+/// Limit on the number of layers, heads and experts.
+const MAX_COUNT: u64 = 1 << 14;
+const MAX_WIDTH: u64 = 1 << 24;
+/// Unsupported model families: their feed-forward network has no gate, so it has two matrices instead of three.
+const UNGATED: [&str; 10] =
+    ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "mpt", "nemotron", "opt", "phi", "starcoder2"];
+/// Activations of feed-forward networks without a gate.
+const UNGATED_ACTIVATIONS: [&str; 2] = ["relu2", "relu_squared"];
+/// Model families with an activation of `UNGATED_ACTIVATIONS` behind a gate.
+const GATED: [&str; 1] = ["bitnet"];
+const ENCODERS: [&str; 14] = [
+    "albert",
+    "bert",
+    "camembert",
+    "clip",
+    "clip_text_model",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "modernbert",
+    "mpnet",
+    "roberta",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+];
+/// Parts of the names of classes that generate text.
+const GENERATORS: [&str; 3] = ["CausalLM", "ConditionalGeneration", "LMHead"];
+/// Model types with tied input and output embeddings by default, as are all types of `TIED_PREFIXES`.
+const TIED: [&str; 5] = ["bloom", "falcon", "gpt2", "mpt", "opt"];
+const TIED_PREFIXES: [&str; 2] = ["cohere", "gemma"];
+/// Default of `max_window_layers`.
+const MAX_WINDOW_LAYERS: u64 = 28;
+
+#[derive(Deserialize)]
+pub(crate) struct ModelConfig {
+    #[serde(default)]
+    model_type: String,
+    architectures: Option<Vec<String>>,
+    text_config: Option<Box<ModelConfig>>,
+    vision_config: Option<IgnoredAny>,
+    audio_config: Option<IgnoredAny>,
+    max_position_embeddings: Option<u64>,
+    num_hidden_layers: Option<u64>,
+    hidden_size: Option<u64>,
+    vocab_size: Option<u64>,
+    tie_word_embeddings: Option<bool>,
+    intermediate_size: Option<u64>,
+    /// Width of the dense layers of Llama 4, where `intermediate_size` is that of the experts.
+    intermediate_size_mlp: Option<u64>,
+    hidden_act: Option<String>,
+    mlp_hidden_act: Option<String>,
+    num_attention_heads: Option<u64>,
+    num_key_value_heads: Option<u64>,
+    head_dim: Option<u64>,
+    attn_output_gate: Option<bool>,
+    sliding_window: Option<u64>,
+    use_sliding_window: Option<bool>,
+    sliding_window_pattern: Option<u64>,
+    max_window_layers: Option<u64>,
+    layer_types: Option<Vec<String>>,
+    linear_num_key_heads: Option<u64>,
+    linear_num_value_heads: Option<u64>,
+    linear_key_head_dim: Option<u64>,
+    linear_value_head_dim: Option<u64>,
+    attn_layer_period: Option<u64>,
+    attn_layer_offset: Option<u64>,
+    mamba_d_state: Option<u64>,
+    mamba_expand: Option<u64>,
+    /// `Some(None)` if the configuration states `null`: queries are projected without a latent vector.
+    #[serde(default, deserialize_with = "read_stated")]
+    q_lora_rank: Option<Option<u64>>,
+    kv_lora_rank: Option<u64>,
+    qk_nope_head_dim: Option<u64>,
+    qk_rope_head_dim: Option<u64>,
+    v_head_dim: Option<u64>,
+    index_topk: Option<u64>,
+    #[serde(alias = "num_local_experts", alias = "n_routed_experts")]
+    num_experts: Option<u64>,
+    num_experts_per_tok: Option<u64>,
+    moe_intermediate_size: Option<u64>,
+    first_k_dense_replace: Option<u64>,
+    moe_layer_freq: Option<LayerFrequency>,
+    decoder_sparse_step: Option<u64>,
+    mlp_only_layers: Option<BTreeSet<u64>>,
+    interleave_moe_layer_step: Option<u64>,
+    expert_layer_period: Option<u64>,
+    expert_layer_offset: Option<u64>,
+    n_shared_experts: Option<u64>,
+    shared_expert_intermediate_size: Option<u64>,
+    quantization_config: Option<Quantization>,
+}
+
+/// Layers with experts: every n-th layer, or one flag per layer.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LayerFrequency {
+    Every(u64),
+    Flags(Vec<u64>),
+}
+
+/// Layers `i` of a kind with `i % period == offset`.
+#[derive(Clone, Copy)]
+struct PeriodicLayers {
+    period: u64,
+    offset: u64,
+}
+
+#[derive(Deserialize)]
+struct Quantization {
+    #[serde(default)]
+    modules_to_not_convert: Vec<String>,
+}
+
+/// Reads a field that is present, `null` or not.
+fn read_stated<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+type Parsed<T> = std::result::Result<T, String>;
+
+/// Returns a required size, or an error if the size is missing or not from 1 to `most`.
+fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
+    match value {
+        None => Err(format!("the configuration lacks `{field}`")),
+        Some(size) if (1..=most).contains(&size) => Ok(size),
+        Some(size) => Err(format!("`{field}` is {size}, but must be from 1 to {most}")),
+    }
+}
+
+impl ModelConfig {
+    pub(crate) fn into_architecture(self, name: &str) -> Parsed<Architecture> {
+        if let Some(architectures) = self.architectures.as_ref().filter(|classes| !classes.is_empty()) {
+            let generates = |class: &String| GENERATORS.iter().any(|part| class.contains(part));
+            if !architectures.iter().any(generates) {
+                return Err(format!("`{}` is not a model that generates text", architectures.join("`, `")));
+            }
+        }
+        self.into_text_config().into_text_architecture(name)
+    }
+
+    /// Returns the configuration of the text model, with the fields that only the whole model states.
+    fn into_text_config(self) -> ModelConfig {
+        let Some(text) = self.text_config else { return self };
+        let text = text.into_text_config();
+        ModelConfig {
+            model_type: if text.model_type.is_empty() { self.model_type } else { text.model_type },
+            tie_word_embeddings: self.tie_word_embeddings.or(text.tie_word_embeddings),
+            max_position_embeddings: text.max_position_embeddings.or(self.max_position_embeddings),
+            vision_config: self.vision_config.or(text.vision_config),
+            audio_config: self.audio_config.or(text.audio_config),
+            ..text
+        }
+    }
+
+    fn into_text_architecture(self, name: &str) -> Parsed<Architecture> {
+        self.check_family()?;
+        let layers = require_bounded(self.num_hidden_layers, "num_hidden_layers", MAX_COUNT)?;
+        let experts = self.expert_layers(layers)?;
+        let dense_layers = layers - experts.map_or(0, |experts| experts.layers);
+        let kept = self.quantization_config.as_ref().map_or(&[][..], |of| &of.modules_to_not_convert);
+        let dense_width = self.intermediate_size_mlp.or(self.intermediate_size);
+        let parts = [("vision", &self.vision_config), ("audio", &self.audio_config)];
+        Ok(Architecture {
+            name: name.to_owned(),
+            layers,
+            hidden: require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?,
+            vocabulary: require_bounded(self.vocab_size, "vocab_size", MAX_WIDTH)?,
+            has_tied_embeddings: self.has_tied_embeddings(),
+            quantises_experts_only: experts.is_some() && kept.iter().any(|module| module.ends_with("self_attn")),
+            attention: self.parse_attention(layers)?,
+            intermediate: match dense_layers {
+                0 => 0,
+                _ => require_bounded(dense_width, "intermediate_size", MAX_WIDTH)?,
+            },
+            dense_layers,
+            experts,
+            max_tokens: self.max_position_embeddings,
+            uncounted_parts: parts.iter().filter(|(_, part)| part.is_some()).map(|(part, _)| *part).collect(),
+        })
+    }
+
+    /// Returns an error for models that do not generate text, and for feed-forward networks without a gate.
+    fn check_family(&self) -> Parsed<()> {
+        let family = self.model_type.as_str();
+        if ENCODERS.contains(&family) {
+            return Err(format!("`{family}` is not a model that generates text"));
+        }
+        if UNGATED.contains(&family) {
+            return Err(format!("models of type `{family}` have no gated feed-forward network and are not supported"));
+        }
+        let mut activations = [&self.hidden_act, &self.mlp_hidden_act].into_iter().flatten();
+        match activations.find(|activation| UNGATED_ACTIVATIONS.contains(&activation.as_str())) {
+            Some(activation) if !GATED.contains(&family) => Err(format!(
+                "models with the activation `{activation}` have no gated feed-forward network and are not supported"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_tied_embeddings(&self) -> bool {
+        let family = self.model_type.as_str();
+        let is_tied_by_default =
+            || TIED.contains(&family) || TIED_PREFIXES.iter().any(|start| family.starts_with(start));
+        self.tie_word_embeddings.unwrap_or_else(is_tied_by_default)
+    }
+
+    fn parse_attention(&self, layers: u64) -> Parsed<Attention> {
+        let heads = require_bounded(self.num_attention_heads, "num_attention_heads", MAX_COUNT)?;
+        if self.kv_lora_rank.is_some() {
+            return Ok(Attention::Latent(LatentAttention {
+                heads,
+                query_rank: match self.q_lora_rank {
+                    Some(None) => None,
+                    rank => Some(require_bounded(rank.flatten(), "q_lora_rank", MAX_WIDTH)?),
+                },
+                kv_rank: require_bounded(self.kv_lora_rank, "kv_lora_rank", MAX_WIDTH)?,
+                nope_dim: require_bounded(self.qk_nope_head_dim, "qk_nope_head_dim", MAX_WIDTH)?,
+                rope_dim: require_bounded(self.qk_rope_head_dim, "qk_rope_head_dim", MAX_WIDTH)?,
+                value_dim: require_bounded(self.v_head_dim, "v_head_dim", MAX_WIDTH)?,
+                most_keys: self.index_topk,
+            }));
+        }
+        let kv_heads = require_bounded(self.num_key_value_heads.or(Some(heads)), "num_key_value_heads", heads)?;
+        if heads % kv_heads != 0 {
+            return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
+        }
+        let hidden = require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
+        let linear = self.linear_attention(layers, hidden)?;
+        let windowed_layers = self.windowed_layers(layers);
+        if windowed_layers + linear.map_or(0, |linear| linear.layers) > layers {
+            return Err(format!("`layer_types` names more layers than `num_hidden_layers`, {layers}"));
+        }
+        Ok(Attention::Grouped(GroupedAttention {
+            heads,
+            kv_heads,
+            head_dim: require_bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?,
+            has_output_gate: self.attn_output_gate.unwrap_or(false),
+            windowed_layers,
+            window: if windowed_layers > 0 {
+                require_bounded(self.sliding_window, "sliding_window", MAX_WIDTH)?
+            } else {
+                0
+            },
+            linear,
+        }))
+    }
+
+    fn windowed_layers(&self, layers: u64) -> u64 {
+        let is_qwen = self.model_type.starts_with("qwen") || self.max_window_layers.is_some();
+        let uses_window = self.use_sliding_window.unwrap_or(!is_qwen);
+        if self.sliding_window.is_none() || !uses_window {
+            return 0;
+        }
+        if self.layer_types.is_some() {
+            return self.layers_of_type("sliding_attention");
+        }
+        if is_qwen {
+            return layers.saturating_sub(self.max_window_layers.unwrap_or(MAX_WINDOW_LAYERS));
+        }
+        match self.sliding_window_pattern.or(self.default_window_pattern()) {
+            // Every `pattern`-th layer attends to all tokens.
+            Some(pattern) if pattern > 0 => layers - layers / pattern,
+            _ => layers,
+        }
+    }
+
+    fn default_window_pattern(&self) -> Option<u64> {
+        match self.model_type.as_str() {
+            "gemma2" | "gpt_oss" => Some(2),
+            "cohere2" => Some(4),
+            "gemma3" | "gemma3_text" => Some(6),
+            _ => None,
+        }
+    }
+
+    fn layers_of_type(&self, wanted: &str) -> u64 {
+        self.layer_types.as_ref().map_or(0, |types| types.iter().filter(|of| *of == wanted).count() as u64)
+    }
+
+    fn linear_attention(&self, layers: u64, hidden: u64) -> Parsed<Option<LinearAttention>> {
+        if self.is_jamba() {
+            return self.mamba_layers(layers, hidden).map(Some);
+        }
+        let layers = self.layers_of_type("linear_attention");
+        if layers == 0 {
+            return Ok(None);
+        }
+        Ok(Some(LinearAttention {
+            layers,
+            key_heads: require_bounded(self.linear_num_key_heads, "linear_num_key_heads", MAX_COUNT)?,
+            value_heads: require_bounded(self.linear_num_value_heads, "linear_num_value_heads", MAX_COUNT)?,
+            key_dim: require_bounded(self.linear_key_head_dim, "linear_key_head_dim", MAX_WIDTH)?,
+            value_dim: require_bounded(self.linear_value_head_dim, "linear_value_head_dim", MAX_WIDTH)?,
+        }))
+    }
+
+    fn is_jamba(&self) -> bool {
+        self.model_type == "jamba" || self.attn_layer_period.is_some()
+    }
+
+    /// Returns the Mamba layers of a Jamba model as linear attention with one head.
+    ///
+    /// The state and the projections in and out have the same sizes. The projections of the step size are left out:
+    /// they have 4 % of a Mamba layer's weights.
+    fn mamba_layers(&self, layers: u64, hidden: u64) -> Parsed<LinearAttention> {
+        let (period, offset) = (self.attn_layer_period.or(Some(8)), self.attn_layer_offset.unwrap_or(4));
+        let attending = PeriodicLayers::check_period(period, offset, "attn_layer")?;
+        let inner = self.mamba_expand.unwrap_or(2).saturating_mul(hidden);
+        Ok(LinearAttention {
+            layers: (0..layers).filter(|layer| !attending.contains(*layer)).count() as u64,
+            key_heads: 1,
+            value_heads: 1,
+            key_dim: require_bounded(self.mamba_d_state.or(Some(16)), "mamba_d_state", MAX_WIDTH)?,
+            value_dim: require_bounded(Some(inner), "mamba_expand", MAX_WIDTH)?,
+        })
+    }
+
+    fn expert_layers(&self, layers: u64) -> Parsed<Option<ExpertLayers>> {
+        let least = if self.is_jamba() { 2 } else { 1 }; // A single expert of Jamba is a dense layer.
+        let Some(experts) = self.num_experts.filter(|experts| *experts >= least) else { return Ok(None) };
+        let intermediate = self.moe_intermediate_size.or(self.intermediate_size);
+        let intermediate = require_bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
+        let shared = self.n_shared_experts.map(|shared| shared.saturating_mul(intermediate));
+        let shared = shared.or(self.shared_expert_intermediate_size);
+        let shared = shared.or(self.is_llama4().then_some(intermediate)).unwrap_or(0);
+        let placed = self.count_expert_layers(layers)?;
+        if placed == 0 {
+            return Err(format!("none of the {layers} layers has experts"));
+        }
+        Ok(Some(ExpertLayers {
+            layers: placed,
+            experts: require_bounded(Some(experts), "num_experts", MAX_COUNT)?,
+            top_k: require_bounded(self.num_experts_per_tok, "num_experts_per_tok", experts)?,
+            intermediate,
+            shared_intermediate: if shared > 0 {
+                require_bounded(Some(shared), "n_shared_experts", MAX_WIDTH)?
+            } else {
+                0
+            },
+        }))
+    }
+
+    fn is_llama4(&self) -> bool {
+        self.model_type.starts_with("llama4") || self.interleave_moe_layer_step.is_some()
+    }
+
+    fn count_expert_layers(&self, layers: u64) -> Parsed<u64> {
+        let step = |value: Option<u64>, field| require_bounded(value.or(Some(1)), field, MAX_COUNT);
+        let sparse_step = step(self.decoder_sparse_step, "decoder_sparse_step")?;
+        let interleave = step(self.interleave_moe_layer_step, "interleave_moe_layer_step")?;
+        let (every, flags) = match &self.moe_layer_freq {
+            Some(LayerFrequency::Flags(flags)) if flags.len() as u64 != layers => {
+                return Err(format!("`moe_layer_freq` has {} entries for {layers} layers", flags.len()));
+            }
+            Some(LayerFrequency::Flags(flags)) => (1, Some(flags)),
+            Some(LayerFrequency::Every(every)) => (step(Some(*every), "moe_layer_freq")?, None),
+            None => (1, None),
+        };
+        let (period, offset) = if self.is_jamba() { (2, 1) } else { (1, 0) };
+        let period = self.expert_layer_period.or(Some(period));
+        let periodic =
+            PeriodicLayers::check_period(period, self.expert_layer_offset.unwrap_or(offset), "expert_layer")?;
+        let has_experts = |layer: &u64| {
+            *layer >= self.first_k_dense_replace.unwrap_or(0)
+                && (layer + 1).is_multiple_of(sparse_step)
+                && (layer + 1).is_multiple_of(interleave)
+                && layer.is_multiple_of(every)
+                && flags.is_none_or(|flags| flags[*layer as usize] != 0)
+                && self.mlp_only_layers.as_ref().is_none_or(|dense| !dense.contains(layer))
+                && periodic.contains(*layer)
+        };
+        Ok((0..layers).filter(has_experts).count() as u64)
+    }
+}
+
+impl PeriodicLayers {
+    /// Checks the fields `{field}_period` and `{field}_offset`.
+    fn check_period(period: Option<u64>, offset: u64, field: &str) -> Parsed<PeriodicLayers> {
+        let period = require_bounded(period, &format!("{field}_period"), MAX_COUNT)?;
+        if offset >= period {
+            return Err(format!("`{field}_offset` is {offset}, but must be less than `{field}_period`, {period}"));
+        }
+        Ok(PeriodicLayers { period, offset })
+    }
+
+    fn contains(self, layer: u64) -> bool {
+        layer % self.period == self.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embeddings_are_tied_by_default_in_families_without_gates() {
+        let is_tied = |text: &str| serde_json::from_str::<ModelConfig>(text).expect(text).has_tied_embeddings();
+        for family in TIED {
+            assert!(is_tied(&format!(r#"{{"model_type":"{family}"}}"#)), "{family}");
+            assert!(!is_tied(&format!(r#"{{"model_type":"{family}","tie_word_embeddings":false}}"#)), "{family}");
+        }
+        assert!(!is_tied(r#"{"model_type":"falcon_h1"}"#) && !is_tied("{}"));
+    }
+}

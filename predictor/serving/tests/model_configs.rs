@@ -1,0 +1,291 @@
+//! Tests fields of a `config.json` that change the architecture of a model.
+#![allow(missing_docs)]
+
+use serde_json::{Value, json};
+use serving::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention};
+use serving::kernel::Kernel;
+use serving::memory::count_parameters;
+use serving::plan::{CallWork, Formats, ForwardPass, KernelCall, Parallelism, plan_pass};
+use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
+use serving::{Dtype, Scheme, device};
+
+const BF16: Formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
+
+/// Returns a small dense configuration of 12 layers with other or additional fields.
+fn small(fields: Value) -> Value {
+    let mut config = json!({
+        "num_hidden_layers": 12, "hidden_size": 64, "vocab_size": 1000, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 256,
+    });
+    let fields = fields.as_object().expect("fields");
+    config.as_object_mut().expect("fields").extend(fields.clone());
+    config
+}
+
+/// Returns a small configuration with 8 experts, of which 2 are active.
+fn small_experts(fields: Value) -> Value {
+    let mut config = small(json!({ "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32 }));
+    config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+    config
+}
+
+fn parse(config: &Value) -> Architecture {
+    Architecture::parse_config(&config.to_string(), "own").unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+fn refusal(config: &Value) -> String {
+    match Architecture::parse_config(&config.to_string(), "own") {
+        Ok(read) => panic!("{config} is read as {read:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn grouped(model: &Architecture) -> GroupedAttention {
+    match model.attention {
+        Attention::Grouped(attention) => attention,
+        Attention::Latent(_) => panic!("{} has latent attention", model.name),
+    }
+}
+
+fn decode_calls(model: &Architecture) -> Vec<KernelCall> {
+    let pass = ForwardPass::Decode { sequences: 1, context: 100 };
+    plan_pass(model, pass, BF16, Parallelism::SINGLE).expect("a plan")
+}
+
+fn count(calls: &[KernelCall], role: &str) -> u64 {
+    calls.iter().filter(|call| call.role == role).map(|call| call.count).sum()
+}
+
+/// Returns the number of calls, the outputs and the inputs of a matrix product.
+fn product(calls: &[KernelCall], role: &str) -> Option<(u64, u64, u64)> {
+    calls.iter().find(|call| call.role == role).map(|call| match &call.work {
+        CallWork::Kernel(Kernel::Gemm(gemm)) => (call.count, gemm.n, gemm.k),
+        other => panic!("{role}: {other:?}"),
+    })
+}
+
+fn check_parameters(config: &Value, billions: f64) {
+    let counted = count_parameters(&parse(config)) / 1e9;
+    assert!((counted / billions - 1.0).abs() < 0.005, "{counted} billion parameters, published {billions}");
+}
+
+#[test]
+fn windows_are_in_the_layers_of_each_family() {
+    let mixed: Vec<&str> =
+        (0..12).map(|layer| if layer < 5 { "sliding_attention" } else { "full_attention" }).collect();
+    for (fields, windowed) in [
+        (json!({ "model_type": "mistral" }), 12),
+        (json!({ "model_type": "gemma2" }), 6),
+        (json!({ "model_type": "gemma2", "num_hidden_layers": 13 }), 7),
+        (json!({ "model_type": "gemma2", "layer_types": mixed }), 5),
+        (json!({ "model_type": "gemma3_text" }), 10),
+        (json!({ "model_type": "gemma3_text", "num_hidden_layers": 13 }), 11),
+        (json!({ "model_type": "gemma3", "sliding_window_pattern": 4 }), 9),
+        (json!({ "model_type": "cohere2" }), 9),
+        (json!({ "model_type": "gpt_oss" }), 6),
+        (json!({ "model_type": "qwen2" }), 0),
+        (json!({ "model_type": "qwen2", "max_window_layers": 9 }), 0),
+        (json!({ "model_type": "qwen2", "max_window_layers": 9, "use_sliding_window": false }), 0),
+        (json!({ "model_type": "qwen2", "max_window_layers": 9, "use_sliding_window": true }), 3),
+        (json!({ "model_type": "qwen3", "max_window_layers": 12, "use_sliding_window": true }), 0),
+        (json!({ "model_type": "qwen3", "max_window_layers": 0, "use_sliding_window": true }), 12),
+        // The default of `max_window_layers` is 28.
+        (json!({ "model_type": "qwen2", "num_hidden_layers": 30, "use_sliding_window": true }), 2),
+    ] {
+        let mut config = small(fields.clone());
+        config["sliding_window"] = json!(512);
+        let model = parse(&config);
+        assert_eq!(grouped(&model).windowed_layers, windowed, "{fields}");
+        let calls = decode_calls(&model);
+        assert_eq!(count(&calls, "attention, window"), windowed, "{fields}");
+        assert_eq!(count(&calls, "attention"), model.layers - windowed, "{fields}");
+    }
+    let outer = json!({ "model_type": "gemma3", "text_config": small(json!({ "sliding_window": 512 })) });
+    assert_eq!(grouped(&parse(&outer)).windowed_layers, 10);
+}
+
+#[test]
+fn embeddings_are_tied_by_the_default_of_the_family() {
+    for (fields, is_tied) in [
+        (json!({ "model_type": "gemma" }), true),
+        (json!({ "model_type": "gemma3_text" }), true),
+        (json!({ "model_type": "cohere2" }), true),
+        (json!({ "model_type": "gemma2", "tie_word_embeddings": false }), false),
+        (json!({ "model_type": "llama" }), false),
+        (json!({ "model_type": "llama", "tie_word_embeddings": true }), true),
+    ] {
+        assert_eq!(parse(&small(fields.clone())).has_tied_embeddings, is_tied, "{fields}");
+    }
+    // One matrix of 1000 x 64 numbers instead of two.
+    let parameters = |family: &str| count_parameters(&parse(&small(json!({ "model_type": family }))));
+    assert_eq!(parameters("llama") - parameters("gemma"), 64_000.0);
+}
+
+#[test]
+fn experts_are_in_the_layers_that_the_configuration_names() {
+    for (fields, placed) in [
+        (json!({}), 12),
+        (json!({ "decoder_sparse_step": 1, "mlp_only_layers": [] }), 12),
+        (json!({ "decoder_sparse_step": 2 }), 6),
+        (json!({ "decoder_sparse_step": 5 }), 2),
+        // Layers 1, 3, 5, 7, 9 and 11, without 1 and 3.
+        (json!({ "decoder_sparse_step": 2, "mlp_only_layers": [0, 1, 3, 3, 99] }), 4),
+        (json!({ "mlp_only_layers": null, "moe_layer_freq": null }), 12),
+        (json!({ "first_k_dense_replace": 3 }), 9),
+        (json!({ "first_k_dense_replace": 3, "moe_layer_freq": 1 }), 9),
+        // Layers 4, 6, 8 and 10.
+        (json!({ "first_k_dense_replace": 3, "moe_layer_freq": 2 }), 4),
+        (json!({ "moe_layer_freq": [0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1] }), 4),
+        (json!({ "expert_layer_period": 3, "expert_layer_offset": 2 }), 4),
+        (json!({ "interleave_moe_layer_step": 2 }), 6),
+    ] {
+        let model = parse(&small_experts(fields.clone()));
+        assert_eq!(model.experts.map(|experts| experts.layers), Some(placed), "{fields}");
+        assert_eq!(model.dense_layers, 12 - placed, "{fields}");
+        let calls = decode_calls(&model);
+        assert_eq!(count(&calls, "experts"), placed, "{fields}");
+        assert_eq!(count(&calls, "feed-forward down"), 12 - placed, "{fields}");
+    }
+    for (fields, reason) in [
+        (json!({ "decoder_sparse_step": 0 }), "`decoder_sparse_step` is 0, but must be from 1"),
+        (json!({ "decoder_sparse_step": 13 }), "none of the 12 layers has experts"),
+        (json!({ "first_k_dense_replace": 12 }), "none of the 12 layers has experts"),
+        (json!({ "moe_layer_freq": [1, 1] }), "`moe_layer_freq` has 2 entries for 12 layers"),
+        (json!({ "expert_layer_period": 2, "expert_layer_offset": 2 }), "`expert_layer_offset` is 2, but must be less"),
+    ] {
+        let error = refusal(&small_experts(fields));
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn llama_4_has_a_shared_expert_and_wider_dense_layers() {
+    let llama4 = |experts: u64, step: u64| {
+        json!({ "model_type": "llama4", "vision_config": {}, "text_config": {
+            "model_type": "llama4_text", "num_hidden_layers": 48, "hidden_size": 5120, "vocab_size": 202048,
+            "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 8192,
+            "intermediate_size_mlp": 16384, "num_local_experts": experts, "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": step,
+        } })
+    };
+    let maverick = parse(&llama4(128, 2));
+    let expected = ExpertLayers { layers: 24, experts: 128, top_k: 1, intermediate: 8192, shared_intermediate: 8192 };
+    assert_eq!((maverick.experts, maverick.dense_layers, maverick.intermediate), (Some(expected), 24, 16384));
+    let calls = decode_calls(&maverick);
+    assert_eq!(product(&calls, "shared expert gate, up"), Some((24, 2 * 8192, 5120)));
+    assert_eq!(product(&calls, "feed-forward gate, up"), Some((24, 2 * 16384, 5120)));
+    // Without the vision model, which has less than a billion parameters.
+    check_parameters(&llama4(128, 2), 400.7);
+    check_parameters(&llama4(16, 1), 107.8);
+}
+
+fn jamba(fields: Value) -> Value {
+    let mut config = json!({
+        "model_type": "jamba", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 65536,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "num_experts": 16,
+        "num_experts_per_tok": 2, "attn_layer_period": 8, "attn_layer_offset": 4, "expert_layer_period": 2,
+        "expert_layer_offset": 1, "mamba_d_state": 16, "mamba_expand": 2, "sliding_window": null,
+        "tie_word_embeddings": false,
+    });
+    config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+    config
+}
+
+#[test]
+fn jamba_mixes_mamba_attention_and_experts() {
+    let model = parse(&jamba(json!({})));
+    assert_eq!(model.experts.map(|experts| experts.layers), Some(16));
+    // Layers 4, 12, 20 and 28 attend.
+    let linear = grouped(&model).linear.expect("Mamba layers");
+    assert_eq!((linear.layers, linear.key_dim, linear.value_dim), (28, 16, 8192));
+    let calls = decode_calls(&model);
+    assert_eq!((count(&calls, "attention"), count(&calls, "linear attention")), (4, 28));
+    assert_eq!(product(&calls, "linear attention output"), Some((28, 4096, 8192)));
+    check_parameters(&jamba(json!({})), 51.57);
+    assert_eq!(parse(&jamba(json!({ "num_experts": 1, "num_experts_per_tok": 1 }))).experts, None);
+    let error = refusal(&jamba(json!({ "attn_layer_offset": 8 })));
+    assert!(error.contains("`attn_layer_offset` is 8, but must be less than `attn_layer_period`, 8"), "{error}");
+}
+
+#[test]
+fn queries_without_a_latent_vector_are_projected_directly() {
+    let lite = |fields: Value| {
+        let mut config = json!({
+            "model_type": "deepseek_v2", "num_hidden_layers": 27, "hidden_size": 2048, "vocab_size": 102400,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 10944, "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64,
+            "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 1408,
+            "first_k_dense_replace": 1, "moe_layer_freq": 1, "tie_word_embeddings": false,
+        });
+        config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+        config
+    };
+    let config = lite(json!({ "q_lora_rank": null }));
+    let calls = decode_calls(&parse(&config));
+    assert_eq!(product(&calls, "latent down-projection"), Some((27, 512 + 64, 2048)));
+    assert_eq!(product(&calls, "query projection"), Some((27, 16 * 192, 2048)));
+    assert_eq!(product(&calls, "query up-projection"), None);
+    check_parameters(&config, 15.71);
+    let calls = decode_calls(&parse(&lite(json!({ "q_lora_rank": 1536 }))));
+    assert_eq!(product(&calls, "latent down-projection"), Some((27, 1536 + 512 + 64, 2048)));
+    assert_eq!(product(&calls, "query up-projection"), Some((27, 16 * 192, 1536)));
+    assert!(refusal(&lite(json!({}))).contains("lacks `q_lora_rank`"));
+}
+
+#[test]
+fn models_without_gates_or_answers_are_refused() {
+    let ungated = "have no gated feed-forward network and are not supported";
+    let no_text = "is not a model that generates text";
+    for (fields, reason) in [
+        (json!({ "model_type": "nemotron", "hidden_act": "relu2" }), ungated),
+        (json!({ "model_type": "arcee", "hidden_act": "relu2" }), ungated),
+        (json!({ "model_type": "nemotron_h", "mlp_hidden_act": "relu2" }), ungated),
+        (json!({ "hidden_act": "relu_squared" }), ungated),
+        (json!({ "model_type": "bert", "architectures": ["BertForMaskedLM"] }), no_text),
+        (json!({ "model_type": "xlm-roberta" }), no_text),
+        (json!({ "model_type": "clip", "text_config": small(json!({ "model_type": "clip_text_model" })) }), no_text),
+        (json!({ "model_type": "qwen3", "architectures": ["Qwen3ForSequenceClassification"] }), no_text),
+    ] {
+        let error = refusal(&small(fields));
+        assert!(error.contains(reason), "{error}");
+    }
+    for fields in [
+        json!({ "architectures": null }),
+        json!({ "architectures": [] }),
+        json!({ "architectures": ["LlamaForCausalLM"] }),
+        json!({ "architectures": ["Mistral3ForConditionalGeneration"], "text_config": small(json!({})) }),
+        json!({ "architectures": ["QWenLMHeadModel"], "hidden_act": "silu" }),
+        // The squared activation of BitNet is behind a gate.
+        json!({ "model_type": "bitnet", "hidden_act": "relu2" }),
+    ] {
+        assert_eq!(parse(&small(fields)).layers, 12);
+    }
+}
+
+#[test]
+fn warnings_name_what_an_answer_leaves_out() {
+    let warnings = |config: &Value, input_tokens: u64, output_tokens: u64| {
+        let pool = ReplicaPool { parallelism: Parallelism::SINGLE, replicas: 1 };
+        let deployment = Deployment {
+            model: parse(config),
+            device: device::find_device("h100_sxm").expect("a known device"),
+            formats: BF16,
+            framework: Framework::Vllm,
+            version: String::new(),
+            mode: ServingMode::Aggregated,
+            prefill: pool,
+            decode: pool,
+        };
+        deployment.model_warnings(&ServerLoad { concurrency: 1, input_tokens, output_tokens })
+    };
+    let limited = small(json!({ "max_position_embeddings": 4096 }));
+    assert_eq!(warnings(&limited, 4000, 96), Vec::<String>::new());
+    assert_eq!(
+        warnings(&limited, 4000, 97),
+        ["4097 tokens of prompt and answer are more than the 4096 that the model supports (`max_position_embeddings`)"]
+    );
+    assert_eq!(warnings(&small(json!({ "vision_config": null })), 1 << 20, 1), Vec::<String>::new());
+    let mixed = json!({ "vision_config": { "depth": 27 }, "audio_config": {}, "text_config": limited });
+    assert_eq!(warnings(&mixed, 1, 1), ["only the text model is counted, not its other inputs: vision, audio"]);
+    assert_eq!(warnings(&mixed, 4096, 1).len(), 2);
+}
