@@ -19,14 +19,19 @@ pub struct KnownDevice {
 }
 
 /// Returns the device with this name in any spelling, or the only device whose name contains these words, such as `T4`.
+/// Short names of GPUs for language models, such as `h100_sxm`, count as names.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
-    names::resolve_device(known, name).map_err(|problem| match serving::device::find_device(name) {
-        Ok(device) => Error::Query(format!(
-            "`{}` is known for language models and their kernels ({}) only; `oppredict devices` lists all",
-            device.name,
-            serving::text::OPERATORS.map(|operator| format!("`{operator}`")).join(", ")
-        )),
-        Err(_) => Error::Query(problem),
+    let known: Vec<&str> = known.into_iter().collect();
+    names::resolve_device(known.iter().copied(), name).or_else(|problem| {
+        let Ok(gpu) = serving::device::find_device(name) else { return Err(Error::Query(problem)) };
+        known.into_iter().find(|device| *device == gpu.name).ok_or_else(|| {
+            let operators = serving::text::OPERATORS.map(|operator| format!("`{operator}`"));
+            Error::Query(format!(
+                "`{}` is known for language models and their kernels ({}) only; `oppredict devices` lists all",
+                gpu.name,
+                operators.join(", ")
+            ))
+        })
     })
 }
 
@@ -72,5 +77,6 @@ mod tests {
         assert!(ask("").is_err() && ask("---").is_err());
         let other = ask("h100_sxm").expect_err("only language models");
         assert!(other.contains("known for language models and their kernels (`gemm`, "), "{other}");
+        assert_eq!(resolve_device(["NVIDIA H100 80GB HBM3"], "h100_sxm").expect("a GPU"), "NVIDIA H100 80GB HBM3");
     }
 }
