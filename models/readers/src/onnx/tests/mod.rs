@@ -3,6 +3,7 @@
 mod flow;
 mod quantised;
 mod small_floats;
+mod undefined;
 
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
