@@ -131,10 +131,7 @@ mod tests {
             let divisor = divisor.map_err(|_| ()).unwrap();
             reason_of(emit.binary(function, x, divisor))
         };
-        assert_eq!(
-            divide(DType::I32, BinaryOp::Div, &[0.0]).unwrap(),
-            "an integer is divided by the constant 0"
-        );
+        assert_eq!(divide(DType::I32, BinaryOp::Div, &[0.0]).unwrap(), "an integer is divided by the constant 0");
         for function in [BinaryOp::Div, BinaryOp::Mod, BinaryOp::Fmod, BinaryOp::FloorDiv] {
             let reason = divide(DType::I64, function, &[3.0, 0.0]).unwrap();
             assert_eq!(reason, "integers are divided by a constant whose element 1 is 0");
