@@ -20,8 +20,7 @@ const MAX_ITERATIONS: i64 = 4096;
 type Slotted = Result<Vec<Slot>, Failure>;
 
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
-    let graph = call.resolve_attribute(name).and_then(|attribute| attribute.g.as_ref());
-    graph.map_or_else(|| malformed(format!("attribute `{name}` is missing")), Ok)
+    call.graph_attribute(name).map_or_else(|| malformed(format!("attribute `{name}` is missing")), Ok)
 }
 
 fn require_tensor(slot: &Slot) -> Outcome<ValueId> {
@@ -361,7 +360,7 @@ impl<'a> Importer<'a> {
         x: ValueId,
         scope: &mut Scope<'a>,
     ) -> Result<ValueId, Failure> {
-        if call.resolve_attribute(name).is_none() {
+        if !call.has_attribute(name) {
             return Ok(x);
         }
         let made = self.inline_body(graph_of(call, name)?, vec![Slot::Value(x)], scope)?;

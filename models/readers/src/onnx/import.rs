@@ -13,6 +13,7 @@ use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::Dim;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -204,8 +205,7 @@ impl<'a> Importer<'a> {
         if let Some(function) = self.functions.get(&key).copied() {
             return self.inline_function(node, function, (inputs, sequences), scope);
         }
-        let (domain, operator, _) = key;
-        let opset = match (domain, scope.opsets.get("")) {
+        let opset = match (key.0, scope.opsets.get("")) {
             ("", None) => {
                 return Err(
                     Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into()
@@ -215,12 +215,26 @@ impl<'a> Importer<'a> {
             // Rules of other domains emit standard operators in their newest version.
             _ => *OPSETS.end(),
         };
-        let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
-        if let Some(results) = self.with_bodies(&call, &sequences, scope) {
+        let call = Call { node, opset, inputs, arguments: scope.arguments.clone(), mismatch: RefCell::default() };
+        let results = self.call_results(&call, &sequences, scope);
+        match call.mismatch.take() {
+            Some(reason) => Err(Refusal::Malformed(reason).into()),
+            None => results,
+        }
+    }
+
+    fn call_results(
+        &mut self,
+        call: &Call<'a>,
+        sequences: &Slots,
+        scope: &mut Scope<'a>,
+    ) -> Result<Vec<Slot>, Failure> {
+        if let Some(results) = self.with_bodies(call, sequences, scope) {
             return results;
         }
+        let (domain, operator) = (normalise_domain(&call.node.domain), call.node.op_type.as_str());
         if domain.is_empty()
-            && let Some(results) = sequence::sequence_results(&mut self.emit, &call, &sequences)
+            && let Some(results) = sequence::sequence_results(&mut self.emit, call, sequences)
         {
             return Ok(results?);
         }
@@ -232,8 +246,8 @@ impl<'a> Importer<'a> {
         let Some(rule) = rules::find_rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
         };
-        let outputs = rule(&mut self.emit, &call)?;
-        rules::narrow::propagate_range(&mut self.emit, &call, &outputs);
+        let outputs = rule(&mut self.emit, call)?;
+        rules::narrow::propagate_range(&mut self.emit, call, &outputs);
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 

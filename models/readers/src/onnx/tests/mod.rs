@@ -558,3 +558,58 @@ fn sums_and_products_become_layers() {
     let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
     assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
 }
+
+#[test]
+fn attributes_of_another_type_are_refused() {
+    use super::messages::Attribute;
+    let softmax = |axis: Attribute| {
+        let mut call = node("y = Softmax(x)");
+        call.attribute.push(Attribute { name: "axis".to_owned(), ..axis });
+        model(&["2", "3"], vec![], vec![call])
+    };
+    let (number, text) = (Some(0), Some(bytes::Bytes::from_static(b"one")));
+    check_error(
+        &softmax(Attribute { kind: 3, s: text.clone(), ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is STRING, expected INT"],
+    );
+    check_error(
+        &softmax(Attribute { kind: 1, f: Some(1.0), ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is FLOAT, expected INT"],
+    );
+    check_error(
+        &softmax(Attribute { kind: 99, ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is of the unknown type 99, expected INT"],
+    );
+    // A file without types is read by content.
+    check_error(
+        &softmax(Attribute { s: text, ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is STRING, expected INT"],
+    );
+    let axis_of = |attribute: Attribute| {
+        let graph = read(&softmax(attribute), &Options::default()).unwrap().graph;
+        graph.to_text().lines().find_map(|line| Some(line.split_once("axis=")?.1[..1].to_owned())).unwrap()
+    };
+    assert_eq!(axis_of(Attribute { i: number, ..Attribute::default() }), "0");
+    assert_eq!(axis_of(Attribute { kind: 2, i: number, ..Attribute::default() }), "0");
+    // Some writers omit numbers that are 0.
+    assert_eq!(axis_of(Attribute { kind: 2, ..Attribute::default() }), "0");
+
+    // The same holds for an attribute that a call passes to a function.
+    let mut inner = node("b = Softmax(a)");
+    inner.attribute.push(Attribute { name: "axis".to_owned(), ref_attr_name: "along".to_owned(), ..int("", 0) });
+    let mut called = node("y = Scaled(x)");
+    called.attribute.push(ints("along", &[1]));
+    called.domain = "my".to_owned();
+    let set = |domain: &str| messages::OperatorSet { domain: domain.to_owned(), version: 21 };
+    let mut outer = model(&["2", "3"], vec![], vec![called]);
+    outer.functions.push(messages::Function {
+        name: "Scaled".to_owned(),
+        domain: "my".to_owned(),
+        input: vec!["a".to_owned()],
+        output: vec!["b".to_owned()],
+        node: vec![inner],
+        opset_import: vec![set("")],
+        ..messages::Function::default()
+    });
+    check_error(&outer, expect!["`small.onnx`, node `y/b` (`Softmax`): attribute `axis` is INTS, expected INT"]);
+}
