@@ -152,6 +152,7 @@ impl<'a> Importer<'a> {
         for (index, name) in node.input.iter().enumerate() {
             match scope.find_name(name) {
                 _ if name.is_empty() => inputs.push(None),
+                Some(Slot::Omitted) => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
                 Some(slot @ (Slot::Sequence(_) | Slot::Absent)) => {
                     slots.insert(index, slot);
@@ -292,7 +293,7 @@ impl<'a> Importer<'a> {
             let reason = format!("function calls are nested deeper than {MAX_DEPTH} levels");
             return Err(Refusal::Malformed(reason).into());
         }
-        let mut names = HashMap::new();
+        let mut names: HashMap<&str, Slot> = function.input.iter().map(|name| (name.as_str(), Slot::Omitted)).collect();
         for (name, input) in function.input.iter().zip(inputs) {
             if let Some(id) = input {
                 names.insert(name.as_str(), Slot::Value(id));
@@ -417,7 +418,9 @@ impl<'a> Importer<'a> {
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
                 Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), reason.to_owned())),
-                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
+                Some(Slot::Omitted) | None => {
+                    return Err(self.malformed(place(), "no node produces it".to_owned()));
+                }
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
