@@ -117,6 +117,40 @@ fn one_iteration_of_an_open_loop_is_listed() {
 }
 
 #[test]
+fn a_loop_above_the_limit_states_its_number_of_iterations() {
+    let looped = |turns: &str, next: &str| {
+        let mut start = node("go = Cast(one)");
+        start.attribute.push(int("to", 9));
+        let constants = vec![integers("n", &[5000]), integers("one", &[1]), integers("most", &[9000])];
+        model(&["2"], constants, vec![start, doubling(turns, "go", next)])
+    };
+    check_error(
+        &looped("n", "next = Identity(goes)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has 5000 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("n", "next = Less(turn, most)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has up to 5000 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("", "next = Less(turn, most)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has more than 4096 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("", "next = Identity(goes)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has an infinite number of iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+}
+
+#[test]
 fn functions_see_omitted_inputs() {
     let mut called = with("y = Bounded(x)", vec![]);
     called.domain = "my".to_owned();
