@@ -14,7 +14,7 @@ use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::Dim;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
@@ -178,9 +178,10 @@ impl<'a> Importer<'a> {
                 }
             }
         }
+        let first_new = self.emit.builder.next_id();
         self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_label(node, scope) });
         match self.node_results(node, (inputs, slots), scope) {
-            Ok(outputs) => self.bind_outputs(node, &outputs, scope),
+            Ok(outputs) => self.bind_outputs(node, &outputs, first_new, scope),
             Err(Failure::Node(refusal)) => self.refuse_node(node, scope, refusal),
             Err(Failure::Inside(error)) => Err(error),
         }
@@ -334,16 +335,19 @@ impl<'a> Importer<'a> {
         outputs.collect()
     }
 
-    fn bind_outputs(&mut self, node: &'a messages::Node, outputs: &[Slot], scope: &mut Scope<'a>) -> Result<()> {
+    /// Binds the outputs of a node to their names. Only values that the node has added are renamed.
+    fn bind_outputs(
+        &mut self,
+        node: &'a messages::Node,
+        outputs: &[Slot],
+        first_new: ValueId,
+        scope: &mut Scope<'a>,
+    ) -> Result<()> {
         for (index, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let slot = outputs.get(index).cloned().unwrap_or(Slot::Unmade("an output that only training needs"));
             if let Slot::Value(id) = slot {
                 self.compare_with_stated(node, name, id, scope)?;
-                let is_new = !node
-                    .input
-                    .iter()
-                    .any(|input| matches!(scope.find_name(input), Some(Slot::Value(found)) if found == id));
-                if is_new && scope.depth == 0 {
+                if id >= first_new && scope.depth == 0 {
                     self.emit.builder.rename_value(id, name);
                 }
             }
@@ -409,12 +413,20 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn finish_import(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish_import(mut self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
+        let names: HashSet<&str> = graph.output.iter().map(|info| info.name.as_str()).collect();
         for info in &graph.output {
             let place = || format!("output `{}`", escape_name(&info.name));
             match scope.find_name(&info.name) {
-                Some(Slot::Value(id)) => outputs.push(id),
+                Some(Slot::Value(id)) => {
+                    // A value has one name. If several outputs are the same value, the first one names it.
+                    let has_output_name = self.emit.builder.value_name(id).is_some_and(|name| names.contains(name));
+                    if !self.emit.builder.is_input(id) && !has_output_name {
+                        self.emit.builder.rename_value(id, &info.name);
+                    }
+                    outputs.push(id);
+                }
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
                 Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), reason.to_owned())),

@@ -559,6 +559,28 @@ fn sums_and_products_become_layers() {
     assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
 }
 
+fn output_names(graph: &models::graph::Graph) -> Vec<&str> {
+    graph.outputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
+}
+
+#[test]
+fn outputs_that_copy_a_value_keep_their_names() {
+    let named = |nodes: &[&str], names: &[&str]| {
+        let mut copied = model(&["2"], vec![], nodes.iter().map(|text| node(text)).collect());
+        let output = |name: &&str| ValueInfo { name: (*name).to_owned(), ty: None };
+        copied.graph.as_mut().unwrap().output = names.iter().map(output).collect();
+        let graph = read(&copied, &Options::default()).unwrap().graph;
+        output_names(&graph).join(" ")
+    };
+    assert_eq!(named(&["h = Relu(x)", "y = Dropout(h)"], &["y"]), "y");
+    // The graph has one value, which the first output names.
+    let twice = ["h = Exp(x)", "logits = Identity(h)", "scores = Identity(h)"];
+    assert_eq!(named(&twice, &["logits", "scores"]), "logits logits");
+    assert_eq!(named(&twice, &["scores", "h"]), "h h");
+    // An input keeps its name.
+    assert_eq!(named(&["y = Identity(x)"], &["y"]), "x");
+}
+
 #[test]
 fn attributes_of_another_type_are_refused() {
     use super::messages::Attribute;
