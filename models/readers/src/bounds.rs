@@ -4,7 +4,7 @@
 use crate::{Emit, Outcome, malformed};
 use models::graph::{Const, ValueId};
 use models::operators::{Binary, BinaryOp, Class, Gather, GatherElements, GatherNd, Op, ScatterElements, ScatterNd};
-use models::types::TensorType;
+use models::types::{Dim, TensorType};
 
 /// Maximum number of elements of a constant that is checked, and of each constant that it is computed from. It bounds
 /// the import time; weights above it are not indices.
@@ -29,13 +29,14 @@ impl Emit<'_> {
     /// Checks constant indices (the second input) into consecutive axes of the data (the first input).
     fn check_indices(&self, inputs: &[ValueId], types: &[TensorType], axis: i64, count: usize) -> Outcome<()> {
         let (&[_, indices, ..], [data, _, ..]) = (inputs, types) else { return Ok(()) };
-        let Some(extents) = data.extents() else { return Ok(()) };
-        let Some(extents) = usize::try_from(axis).ok().and_then(|axis| extents.get(axis..)?.get(..count)) else {
+        let Some(dims) = usize::try_from(axis).ok().and_then(|axis| data.shape.get(axis..)?.get(..count)) else {
             // Type inference reports such an axis.
             return Ok(());
         };
         for tuple in self.checked_numbers(indices, count).unwrap_or_default().chunks(count.max(1)) {
-            for ((axis, &extent), &index) in (axis..).zip(extents).zip(tuple) {
+            for ((axis, dim), &index) in (axis..).zip(dims).zip(tuple) {
+                // The range of a symbolic dimension is unknown.
+                let Dim::Known(extent) = *dim else { continue };
                 if index < -(extent as f64) || index >= extent as f64 {
                     return match extent {
                         0 => malformed(format!("index {index} is out of range: axis {axis} has no elements")),
@@ -148,5 +149,20 @@ mod tests {
         let Ok(indices) = emit.add_integers(&[0]) else { panic!("a constant") };
         let reason = reason_of(emit.push(Op::Gather(Gather { axis: 0 }), &[table, indices]));
         assert_eq!(reason.unwrap(), "index 0 is out of range: axis 0 has no elements");
+    }
+
+    #[test]
+    fn indices_into_a_symbolic_dimension_are_not_checked() {
+        let mut emit = Emit::new("lookup", None);
+        let shape = vec![Dim::Symbol("n".to_owned()), Dim::Known(4)];
+        let table = emit.builder.add_input("table", TensorType { dtype: DType::F32, shape }).unwrap();
+        let mut look_up = |axis: i64, index: i64| {
+            let Ok(indices) = emit.add_integers(&[index]) else { panic!("a constant") };
+            reason_of(emit.push(Op::Gather(Gather { axis }), &[table, indices]))
+        };
+        assert_eq!(look_up(0, 1000), None);
+        assert_eq!(look_up(1, 3), None);
+        let reason = look_up(1, 1000).unwrap();
+        assert_eq!(reason, "index 1000 is out of range: axis 1 has 4 elements, so indices are from -4 to 3");
     }
 }
