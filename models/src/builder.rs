@@ -81,7 +81,7 @@ impl GraphBuilder {
 
     /// Returns whether a value is an input or a constant, which no operator produces.
     pub fn is_source(&self, id: ValueId) -> bool {
-        self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
+        self.constant_data(id).is_some() || self.is_input(id)
     }
 
     /// Changes the name of a value, usually to that in the source file.
@@ -89,6 +89,16 @@ impl GraphBuilder {
         if let Some(value) = self.graph.values.get_mut(id.0 as usize) {
             name.clone_into(&mut value.name);
         }
+    }
+
+    /// Returns the name of an existing value.
+    pub fn value_name(&self, id: ValueId) -> Option<&str> {
+        self.graph.value(id).map(|value| value.name.as_str())
+    }
+
+    /// Returns whether a value is an input of the graph.
+    pub fn is_input(&self, id: ValueId) -> bool {
+        self.graph.inputs.contains(&id)
     }
 
     /// Checks and returns the graph.

@@ -59,6 +59,7 @@ impl<'a> Emit<'a> {
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {
         let types = inputs.iter().map(|&id| self.ty(id)).collect::<Outcome<Vec<_>>>()?;
         let op = op.with_front_axis(types.first().map_or(0, TensorType::rank));
+        self.check_operands(&op, inputs, &types)?;
         let constants: Option<Vec<_>> =
             inputs.iter().zip(&types).map(|(&id, ty)| Some((ty, self.builder.constant_data(id)?))).collect();
         if let Some(data) = constants.and_then(|constants| fold_operator(&op, &constants)) {

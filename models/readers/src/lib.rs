@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+mod bounds;
 mod emit;
 mod narrow;
 pub mod onnx;

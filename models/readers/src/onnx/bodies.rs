@@ -20,8 +20,7 @@ const MAX_ITERATIONS: i64 = 4096;
 type Slotted = Result<Vec<Slot>, Failure>;
 
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
-    let graph = call.resolve_attribute(name).and_then(|attribute| attribute.g.as_ref());
-    graph.map_or_else(|| malformed(format!("attribute `{name}` is missing")), Ok)
+    call.graph_attribute(name).map_or_else(|| malformed(format!("attribute `{name}` is missing")), Ok)
 }
 
 fn require_tensor(slot: &Slot) -> Outcome<ValueId> {
@@ -183,6 +182,13 @@ impl<'a> Importer<'a> {
             );
         };
         let mut condition = call.optional_input(1);
+        if let Some(id) = condition
+            && keeps_condition(graph)
+            && self.emit.known_scalar(id, "condition")?.is_some_and(|holds| holds != 0.0)
+        {
+            // The condition holds in each iteration, so only the trip count ends the loop.
+            condition = None;
+        }
         let mut results = vec![Vec::new(); infos.len()];
         for iteration in 0.. {
             match self.loop_ends(call, condition, iteration)? {
@@ -232,10 +238,12 @@ impl<'a> Importer<'a> {
         if iteration < MAX_ITERATIONS && (condition.is_some() || most <= MAX_ITERATIONS) {
             return Ok(Ok(false));
         }
-        let count = if condition.is_none() && most < i64::MAX {
-            format!("{most} iterations")
-        } else {
-            "an infinite number of iterations".to_owned()
+        let count = match (most, condition) {
+            (i64::MAX, None) => "an infinite number of iterations".to_owned(),
+            (i64::MAX, Some(_)) => format!("more than {MAX_ITERATIONS} iterations"),
+            (_, None) => format!("{most} iterations"),
+            // A later iteration may clear the condition.
+            (_, Some(_)) => format!("up to {most} iterations"),
         };
         Ok(Err(format!("the loop has {count}, but at most {MAX_ITERATIONS} are unrolled")))
     }
@@ -361,7 +369,7 @@ impl<'a> Importer<'a> {
         x: ValueId,
         scope: &mut Scope<'a>,
     ) -> Result<ValueId, Failure> {
-        if call.resolve_attribute(name).is_none() {
+        if !call.has_attribute(name) {
             return Ok(x);
         }
         let made = self.inline_body(graph_of(call, name)?, vec![Slot::Value(x)], scope)?;
@@ -385,4 +393,21 @@ fn part_of_batch(emit: &mut Emit<'_>, x: ValueId, sample: i64, batch: i64) -> Ou
         Some(&extent) if extent == batch => take_part(emit, x, 0, sample),
         _ => malformed(format!("{} does not have the batch size {batch}", emit.ty(x)?)),
     }
+}
+
+/// Returns whether a loop body returns its condition unchanged. Subgraph inputs: `iteration, condition, states…`.
+fn keeps_condition(body: &messages::Graph) -> bool {
+    let (Some(condition), Some(result)) = (body.input.get(1), body.output.first()) else { return false };
+    let mut name = &result.name;
+    for _ in 0..=body.node.len() {
+        if *name == condition.name {
+            return true;
+        }
+        let source = body.node.iter().find(|node| node.output.first() == Some(name));
+        match source.filter(|node| node.op_type == "Identity" && normalise_domain(&node.domain).is_empty()) {
+            Some(node) if node.input.len() == 1 => name = &node.input[0],
+            _ => return false,
+        }
+    }
+    false
 }

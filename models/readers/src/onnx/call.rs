@@ -3,6 +3,7 @@
 use super::messages;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 pub(super) type Arguments<'a> = HashMap<&'a str, &'a messages::Attribute>;
@@ -13,6 +14,58 @@ pub(super) struct Call<'a> {
     /// Inputs by position; None for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
     pub arguments: Arguments<'a>,
+    /// First attribute whose type is not the type that a rule asked for. The importer refuses the node after the rule,
+    /// so that rules can read optional attributes without handling an error.
+    pub mismatch: RefCell<Option<String>>,
+}
+
+/// Names of attribute types by their code in the public schema.
+const KIND_NAMES: [&str; 15] = [
+    "UNDEFINED",
+    "FLOAT",
+    "INT",
+    "STRING",
+    "TENSOR",
+    "GRAPH",
+    "FLOATS",
+    "INTS",
+    "STRINGS",
+    "TENSORS",
+    "GRAPHS",
+    "SPARSE_TENSOR",
+    "SPARSE_TENSORS",
+    "TYPE_PROTO",
+    "TYPE_PROTOS",
+];
+
+const UNDEFINED: i32 = 0;
+const FLOAT: i32 = 1;
+const INT: i32 = 2;
+const STRING: i32 = 3;
+const TENSOR: i32 = 4;
+const GRAPH: i32 = 5;
+const FLOATS: i32 = 6;
+const INTS: i32 = 7;
+const STRINGS: i32 = 8;
+const SPARSE_TENSOR: i32 = 11;
+
+/// Returns the type code of an attribute. Old files omit the code, so it is then derived from the content.
+fn attribute_kind(attribute: &messages::Attribute) -> i32 {
+    let contents = [
+        (attribute.f.is_some(), FLOAT),
+        (attribute.i.is_some(), INT),
+        (attribute.s.is_some(), STRING),
+        (attribute.t.is_some(), TENSOR),
+        (attribute.g.is_some(), GRAPH),
+        (!attribute.floats.is_empty(), FLOATS),
+        (!attribute.ints.is_empty(), INTS),
+        (!attribute.strings.is_empty(), STRINGS),
+        (attribute.sparse_tensor.is_some(), SPARSE_TENSOR),
+    ];
+    match attribute.kind {
+        UNDEFINED => contents.iter().find(|(is_set, _)| *is_set).map_or(UNDEFINED, |(_, kind)| *kind),
+        kind => kind,
+    }
 }
 
 impl<'a> Call<'a> {
@@ -39,7 +92,7 @@ impl<'a> Call<'a> {
     }
 
     /// Returns an attribute; a reference to an attribute of the surrounding function is resolved.
-    pub fn resolve_attribute(&self, name: &str) -> Option<&'a messages::Attribute> {
+    fn resolve_attribute(&self, name: &str) -> Option<&'a messages::Attribute> {
         let attribute = self.node.attribute.iter().find(|attribute| attribute.name == name)?;
         match attribute.ref_attr_name.as_str() {
             "" => Some(attribute),
@@ -47,12 +100,37 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns an attribute of this type. An attribute of another type is recorded as a mismatch.
+    fn typed_attribute(&self, name: &str, expected: i32) -> Option<&'a messages::Attribute> {
+        let attribute = self.resolve_attribute(name)?;
+        let found = attribute_kind(attribute);
+        // Neither a type nor content: an empty list, or a message that states only the name.
+        if found == expected || found == UNDEFINED {
+            return Some(attribute);
+        }
+        let name_of = |kind: i32| usize::try_from(kind).ok().and_then(|kind| KIND_NAMES.get(kind)).copied();
+        let found = name_of(found).map_or_else(|| format!("of the unknown type {found}"), str::to_owned);
+        let expected = name_of(expected).unwrap_or_default();
+        self.record_mismatch(format!("attribute `{name}` is {found}, expected {expected}"));
+        None
+    }
+
+    fn record_mismatch(&self, reason: String) {
+        self.mismatch.borrow_mut().get_or_insert(reason);
+    }
+
+    pub fn has_attribute(&self, name: &str) -> bool {
+        self.resolve_attribute(name).is_some()
+    }
+
     pub fn int_attribute(&self, name: &str, default: i64) -> i64 {
         self.optional_int(name).unwrap_or(default)
     }
 
     pub fn optional_int(&self, name: &str) -> Option<i64> {
-        self.resolve_attribute(name)?.i
+        let attribute = self.typed_attribute(name, INT)?;
+        // Some writers omit fields that are zero.
+        attribute.i.or((attribute.kind == INT).then_some(0))
     }
 
     pub fn flag_attribute(&self, name: &str) -> bool {
@@ -64,22 +142,47 @@ impl<'a> Call<'a> {
     }
 
     pub fn optional_float(&self, name: &str) -> Option<f64> {
-        self.resolve_attribute(name)?.f.map(f64::from)
+        let attribute = self.typed_attribute(name, FLOAT)?;
+        attribute.f.or((attribute.kind == FLOAT).then_some(0.0)).map(f64::from)
     }
 
     pub fn int_list(&self, name: &str) -> Option<Vec<i64>> {
         // Protobuf does not distinguish an empty list from none, so the attribute itself is looked up.
-        self.resolve_attribute(name).map(|attribute| attribute.ints.clone())
+        self.typed_attribute(name, INTS).map(|attribute| attribute.ints.clone())
+    }
+
+    pub fn optional_floats(&self, name: &str) -> Option<Vec<f64>> {
+        let attribute = self.typed_attribute(name, FLOATS)?;
+        Some(attribute.floats.iter().map(|&number| number.into()).collect())
     }
 
     /// Returns a list of numbers, empty if the attribute is omitted.
     pub fn float_list(&self, name: &str) -> Vec<f64> {
-        self.resolve_attribute(name)
-            .map_or_else(Vec::new, |attribute| attribute.floats.iter().map(|&number| number.into()).collect())
+        self.optional_floats(name).unwrap_or_default()
     }
 
     pub fn text_attribute(&self, name: &str) -> Option<&'a str> {
-        std::str::from_utf8(self.resolve_attribute(name)?.s.as_ref()?).ok()
+        let text = self.typed_attribute(name, STRING)?.s.as_ref()?;
+        match std::str::from_utf8(text) {
+            Ok(text) => Some(text),
+            Err(_) => {
+                self.record_mismatch(format!("attribute `{name}` is not UTF-8 text"));
+                None
+            }
+        }
+    }
+
+    pub fn text_list(&self, name: &str) -> Option<Vec<String>> {
+        let attribute = self.typed_attribute(name, STRINGS)?;
+        Some(attribute.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+    }
+
+    pub fn tensor_attribute(&self, name: &str) -> Option<&'a messages::Tensor> {
+        self.typed_attribute(name, TENSOR)?.t.as_ref()
+    }
+
+    pub fn graph_attribute(&self, name: &str) -> Option<&'a messages::Graph> {
+        self.typed_attribute(name, GRAPH)?.g.as_ref()
     }
 
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {

@@ -13,7 +13,8 @@ use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::Dim;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
@@ -151,6 +152,7 @@ impl<'a> Importer<'a> {
         for (index, name) in node.input.iter().enumerate() {
             match scope.find_name(name) {
                 _ if name.is_empty() => inputs.push(None),
+                Some(Slot::Omitted) => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
                 Some(slot @ (Slot::Sequence(_) | Slot::Absent)) => {
                     slots.insert(index, slot);
@@ -176,9 +178,10 @@ impl<'a> Importer<'a> {
                 }
             }
         }
+        let first_new = self.emit.builder.next_id();
         self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_label(node, scope) });
         match self.node_results(node, (inputs, slots), scope) {
-            Ok(outputs) => self.bind_outputs(node, &outputs, scope),
+            Ok(outputs) => self.bind_outputs(node, &outputs, first_new, scope),
             Err(Failure::Node(refusal)) => self.refuse_node(node, scope, refusal),
             Err(Failure::Inside(error)) => Err(error),
         }
@@ -204,8 +207,7 @@ impl<'a> Importer<'a> {
         if let Some(function) = self.functions.get(&key).copied() {
             return self.inline_function(node, function, (inputs, sequences), scope);
         }
-        let (domain, operator, _) = key;
-        let opset = match (domain, scope.opsets.get("")) {
+        let opset = match (key.0, scope.opsets.get("")) {
             ("", None) => {
                 return Err(
                     Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into()
@@ -215,12 +217,26 @@ impl<'a> Importer<'a> {
             // Rules of other domains emit standard operators in their newest version.
             _ => *OPSETS.end(),
         };
-        let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
-        if let Some(results) = self.with_bodies(&call, &sequences, scope) {
+        let call = Call { node, opset, inputs, arguments: scope.arguments.clone(), mismatch: RefCell::default() };
+        let results = self.call_results(&call, &sequences, scope);
+        match call.mismatch.take() {
+            Some(reason) => Err(Refusal::Malformed(reason).into()),
+            None => results,
+        }
+    }
+
+    fn call_results(
+        &mut self,
+        call: &Call<'a>,
+        sequences: &Slots,
+        scope: &mut Scope<'a>,
+    ) -> Result<Vec<Slot>, Failure> {
+        if let Some(results) = self.with_bodies(call, sequences, scope) {
             return results;
         }
+        let (domain, operator) = (normalise_domain(&call.node.domain), call.node.op_type.as_str());
         if domain.is_empty()
-            && let Some(results) = sequence::sequence_results(&mut self.emit, &call, &sequences)
+            && let Some(results) = sequence::sequence_results(&mut self.emit, call, sequences)
         {
             return Ok(results?);
         }
@@ -232,8 +248,8 @@ impl<'a> Importer<'a> {
         let Some(rule) = rules::find_rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
         };
-        let outputs = rule(&mut self.emit, &call)?;
-        rules::narrow::propagate_range(&mut self.emit, &call, &outputs);
+        let outputs = rule(&mut self.emit, call)?;
+        rules::narrow::propagate_range(&mut self.emit, call, &outputs);
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 
@@ -278,7 +294,7 @@ impl<'a> Importer<'a> {
             let reason = format!("function calls are nested deeper than {MAX_DEPTH} levels");
             return Err(Refusal::Malformed(reason).into());
         }
-        let mut names = HashMap::new();
+        let mut names: HashMap<&str, Slot> = function.input.iter().map(|name| (name.as_str(), Slot::Omitted)).collect();
         for (name, input) in function.input.iter().zip(inputs) {
             if let Some(id) = input {
                 names.insert(name.as_str(), Slot::Value(id));
@@ -319,16 +335,19 @@ impl<'a> Importer<'a> {
         outputs.collect()
     }
 
-    fn bind_outputs(&mut self, node: &'a messages::Node, outputs: &[Slot], scope: &mut Scope<'a>) -> Result<()> {
+    /// Binds the outputs of a node to their names. Only values that the node has added are renamed.
+    fn bind_outputs(
+        &mut self,
+        node: &'a messages::Node,
+        outputs: &[Slot],
+        first_new: ValueId,
+        scope: &mut Scope<'a>,
+    ) -> Result<()> {
         for (index, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let slot = outputs.get(index).cloned().unwrap_or(Slot::Unmade("an output that only training needs"));
             if let Slot::Value(id) = slot {
                 self.compare_with_stated(node, name, id, scope)?;
-                let is_new = !node
-                    .input
-                    .iter()
-                    .any(|input| matches!(scope.find_name(input), Some(Slot::Value(found)) if found == id));
-                if is_new && scope.depth == 0 {
+                if id >= first_new && scope.depth == 0 {
                     self.emit.builder.rename_value(id, name);
                 }
             }
@@ -394,16 +413,26 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn finish_import(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish_import(mut self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
+        let names: HashSet<&str> = graph.output.iter().map(|info| info.name.as_str()).collect();
         for info in &graph.output {
             let place = || format!("output `{}`", escape_name(&info.name));
             match scope.find_name(&info.name) {
-                Some(Slot::Value(id)) => outputs.push(id),
+                Some(Slot::Value(id)) => {
+                    // A value has one name. If several outputs are the same value, the first one names it.
+                    let has_output_name = self.emit.builder.value_name(id).is_some_and(|name| names.contains(name));
+                    if !self.emit.builder.is_input(id) && !has_output_name {
+                        self.emit.builder.rename_value(id, &info.name);
+                    }
+                    outputs.push(id);
+                }
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
                 Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), reason.to_owned())),
-                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
+                Some(Slot::Omitted) | None => {
+                    return Err(self.malformed(place(), "no node produces it".to_owned()));
+                }
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;

@@ -88,7 +88,7 @@ pub(super) struct Attribute {
     pub name: String,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
-    /// Code of the attribute's type. Written because other readers require it; not read here.
+    /// Code of the attribute's type; 0 in old files, which do not state it.
     #[prost(int32, tag = "20")]
     pub kind: i32,
     #[prost(float, optional, tag = "2")]

@@ -9,7 +9,10 @@ use std::rc::Rc;
 pub(super) enum Slot {
     Value(ValueId),
     Sequence(Rc<Vec<ValueId>>),
+    /// An optional value without an element.
     Absent,
+    /// An input of a function that the call omits. A node that reads it has an omitted input.
+    Omitted,
     Skipped,
     /// An optional output that is not computed; an error only if it is read. The text is the reason.
     Unmade(&'static str),

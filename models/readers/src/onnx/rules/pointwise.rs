@@ -176,7 +176,7 @@ pub(super) fn celu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn selu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if call.resolve_attribute("alpha").is_none() && call.resolve_attribute("gamma").is_none() {
+    if !call.has_attribute("alpha") && !call.has_attribute("gamma") {
         return Ok(vec![emit.unary(UnaryOp::Selu, call.input(0)?)?]);
     }
     let elu = emit.unary(UnaryOp::Elu { alpha: call.float_attribute("alpha", 1.673_263_2) }, call.input(0)?)?;

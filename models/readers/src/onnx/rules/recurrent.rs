@@ -198,15 +198,15 @@ fn build_direction(
         // ONNX stores the input, output and forget gate in this order.
         peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
     }
-    let names: Vec<String> = match call.resolve_attribute("activations") {
-        Some(attribute) => attribute.strings.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+    let names: Vec<String> = match call.text_list("activations") {
+        Some(names) => names,
         None => kind.default_activations().repeat(directions).iter().map(|name| (*name).to_owned()).collect(),
     };
     let count = kind.default_activations().len();
     let Some(names) = names.get(index * count..(index + 1) * count) else {
         return malformed(format!("there are {} activations instead of {count} per direction", names.len()));
     };
-    if call.resolve_attribute("activation_alpha").is_some() || call.resolve_attribute("activation_beta").is_some() {
+    if call.has_attribute("activation_alpha") || call.has_attribute("activation_beta") {
         return unsupported("activations with parameters");
     }
     let functions = names.iter().map(|name| match name.to_lowercase().as_str() {

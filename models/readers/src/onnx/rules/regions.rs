@@ -45,6 +45,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let flat = emit.transpose(x, &[0, 2, 3, 1])?;
     let rows = emit.reshape(flat, &[n * height * width, channels])?;
+    emit.check_range(images, "batch index", [0, n - 1])?;
     let images = emit.cast(images, DType::I64)?;
     let images = emit.reshape(images, &[count, 1, 1])?;
     let offset = emit.binary_with(BinaryOp::Mul, images, (height * width) as f64)?;

@@ -74,8 +74,8 @@ pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let scales: Vec<f64> = match call.optional_input(1) {
         Some(scales) => emit.require_numbers(scales, "scales")?,
-        None => match call.resolve_attribute("scales") {
-            Some(attribute) => attribute.floats.iter().map(|&scale| scale.into()).collect(),
+        None => match call.optional_floats("scales") {
+            Some(scales) => scales,
             None => return malformed("`scales` is missing"),
         },
     };

@@ -9,7 +9,7 @@ use models::types::{DType, TensorType};
 type Outputs = Outcome<Vec<ValueId>>;
 
 pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if let Some(message) = call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+    if let Some(message) = call.tensor_attribute("value") {
         if let Some(&id) = emit.shared.get(&tensor::message_key(message)) {
             return Ok(vec![id]);
         }
@@ -30,8 +30,8 @@ pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         emit.add_scalar(DType::I64, number as f64)?
     } else if let Some(list) = call.int_list("value_ints") {
         emit.add_integers(&list)?
-    } else if let Some(attribute) = call.resolve_attribute("value_floats") {
-        numbers(attribute.floats.iter().map(|&number| number.into()).collect(), DType::F32, emit)?
+    } else if let Some(list) = call.optional_floats("value_floats") {
+        numbers(list, DType::F32, emit)?
     } else {
         return unsupported("a constant that is neither a tensor nor a number");
     };
@@ -56,7 +56,7 @@ pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.require_integers(call.input(0)?, "shape")?;
-    let (dtype, number) = match call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+    let (dtype, number) = match call.tensor_attribute("value") {
         None => (DType::F32, 0.0),
         Some(message) => {
             let (ty, data) = match tensor::constant_data(message, None) {

@@ -206,6 +206,7 @@ pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     if time == batch {
         return malformed(format!("`time_axis` and `batch_axis` are both {time}"));
     }
+    emit.check_range(call.input(1)?, "sequence length", [0, extents[time]])?;
     let at = axis_positions(emit, extents[time], time, rank)?;
     let length = broadcast_samples(emit, call.input(1)?, batch, rank)?;
     let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;

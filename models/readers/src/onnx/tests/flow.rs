@@ -117,6 +117,66 @@ fn one_iteration_of_an_open_loop_is_listed() {
 }
 
 #[test]
+fn a_loop_above_the_limit_states_its_number_of_iterations() {
+    let looped = |turns: &str, next: &str| {
+        let mut start = node("go = Cast(one)");
+        start.attribute.push(int("to", 9));
+        let constants = vec![integers("n", &[5000]), integers("one", &[1]), integers("most", &[9000])];
+        model(&["2"], constants, vec![start, doubling(turns, "go", next)])
+    };
+    check_error(
+        &looped("n", "next = Identity(goes)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has 5000 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("n", "next = Less(turn, most)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has up to 5000 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("", "next = Less(turn, most)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has more than 4096 iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+    check_error(
+        &looped("", "next = Identity(goes)"),
+        expect![
+            "`small.onnx`, node `y` (`Loop`): not supported: the loop has an infinite number of iterations, but at most 4096 are unrolled; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
+        ],
+    );
+}
+
+#[test]
+fn functions_see_omitted_inputs() {
+    let mut called = with("y = Bounded(x)", vec![]);
+    called.domain = "my".to_owned();
+    let mut clip = model(&["2"], vec![integers("n", &[3])], vec![called]);
+    let mut inner = with("b = Limited(a, low, high)", vec![]);
+    inner.domain = "my".to_owned();
+    let set = |domain: &str| messages::OperatorSet { domain: domain.to_owned(), version: 21 };
+    let function = |name: &str, output: &str, nodes: Vec<Node>| messages::Function {
+        name: name.to_owned(),
+        domain: "my".to_owned(),
+        input: ["a", "low", "high"].map(str::to_owned).to_vec(),
+        output: vec![output.to_owned()],
+        node: nodes,
+        opset_import: vec![set(""), set("my")],
+        ..messages::Function::default()
+    };
+    let limited = vec![node("r = Relu(a)"), node("c = Clip(r, low, high)")];
+    clip.opset_import.push(set("my"));
+    clip.functions = vec![function("Bounded", "b", vec![inner]), function("Limited", "c", limited)];
+    assert_eq!(evaluated(&clip, &Options::default(), &[-1.0, 2.0]), [[0.0, 2.0]]);
+
+    clip.functions[1].node[1] = node("c = Add(r, high)");
+    check_error(&clip, expect!["`small.onnx`, node `y/b/c` (`Add`): input 1 is missing"]);
+}
+
+#[test]
 fn scans_cut_and_join_along_their_axes() {
     let nodes = vec![node("after = Add(before, part)"), node("row = Identity(after)")];
     let body = graph("body", &["before", "part"], nodes, &["after", "row"]);

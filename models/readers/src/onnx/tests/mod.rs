@@ -3,6 +3,7 @@
 mod flow;
 mod quantised;
 mod small_floats;
+mod undefined;
 
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
@@ -556,4 +557,81 @@ fn sums_and_products_become_layers() {
     assert_eq!(after.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["dense", "bias_add"]);
     let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
     assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
+}
+
+fn output_names(graph: &models::graph::Graph) -> Vec<&str> {
+    graph.outputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
+}
+
+#[test]
+fn outputs_that_copy_a_value_keep_their_names() {
+    let named = |nodes: &[&str], names: &[&str]| {
+        let mut copied = model(&["2"], vec![], nodes.iter().map(|text| node(text)).collect());
+        let output = |name: &&str| ValueInfo { name: (*name).to_owned(), ty: None };
+        copied.graph.as_mut().unwrap().output = names.iter().map(output).collect();
+        let graph = read(&copied, &Options::default()).unwrap().graph;
+        output_names(&graph).join(" ")
+    };
+    assert_eq!(named(&["h = Relu(x)", "y = Dropout(h)"], &["y"]), "y");
+    // The graph has one value, which the first output names.
+    let twice = ["h = Exp(x)", "logits = Identity(h)", "scores = Identity(h)"];
+    assert_eq!(named(&twice, &["logits", "scores"]), "logits logits");
+    assert_eq!(named(&twice, &["scores", "h"]), "h h");
+    // An input keeps its name.
+    assert_eq!(named(&["y = Identity(x)"], &["y"]), "x");
+}
+
+#[test]
+fn attributes_of_another_type_are_refused() {
+    use super::messages::Attribute;
+    let softmax = |axis: Attribute| {
+        let mut call = node("y = Softmax(x)");
+        call.attribute.push(Attribute { name: "axis".to_owned(), ..axis });
+        model(&["2", "3"], vec![], vec![call])
+    };
+    let (number, text) = (Some(0), Some(bytes::Bytes::from_static(b"one")));
+    check_error(
+        &softmax(Attribute { kind: 3, s: text.clone(), ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is STRING, expected INT"],
+    );
+    check_error(
+        &softmax(Attribute { kind: 1, f: Some(1.0), ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is FLOAT, expected INT"],
+    );
+    check_error(
+        &softmax(Attribute { kind: 99, ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is of the unknown type 99, expected INT"],
+    );
+    // A file without types is read by content.
+    check_error(
+        &softmax(Attribute { s: text, ..Attribute::default() }),
+        expect!["`small.onnx`, node `y` (`Softmax`): attribute `axis` is STRING, expected INT"],
+    );
+    let axis_of = |attribute: Attribute| {
+        let graph = read(&softmax(attribute), &Options::default()).unwrap().graph;
+        graph.to_text().lines().find_map(|line| Some(line.split_once("axis=")?.1[..1].to_owned())).unwrap()
+    };
+    assert_eq!(axis_of(Attribute { i: number, ..Attribute::default() }), "0");
+    assert_eq!(axis_of(Attribute { kind: 2, i: number, ..Attribute::default() }), "0");
+    // Some writers omit numbers that are 0.
+    assert_eq!(axis_of(Attribute { kind: 2, ..Attribute::default() }), "0");
+
+    // The same holds for an attribute that a call passes to a function.
+    let mut inner = node("b = Softmax(a)");
+    inner.attribute.push(Attribute { name: "axis".to_owned(), ref_attr_name: "along".to_owned(), ..int("", 0) });
+    let mut called = node("y = Scaled(x)");
+    called.attribute.push(ints("along", &[1]));
+    called.domain = "my".to_owned();
+    let set = |domain: &str| messages::OperatorSet { domain: domain.to_owned(), version: 21 };
+    let mut outer = model(&["2", "3"], vec![], vec![called]);
+    outer.functions.push(messages::Function {
+        name: "Scaled".to_owned(),
+        domain: "my".to_owned(),
+        input: vec!["a".to_owned()],
+        output: vec!["b".to_owned()],
+        node: vec![inner],
+        opset_import: vec![set("")],
+        ..messages::Function::default()
+    });
+    check_error(&outer, expect!["`small.onnx`, node `y/b` (`Softmax`): attribute `axis` is INTS, expected INT"]);
 }

@@ -153,6 +153,7 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
         call.emit.resolve_axis(call.int_option(0, 0)?, extents.len())?,
         call.emit.resolve_axis(call.int_option(1, 0)?, extents.len())?,
     );
+    call.emit.check_range(lengths, "sequence length", [0, extents[axis]])?;
     let mut shape = vec![1; extents.len()];
     shape[batch] = extents[batch];
     let lengths = call.emit.cast(lengths, DType::I64)?;
