@@ -1,7 +1,6 @@
 //! Architectures of language models, read from the `config.json` that is published with each model.
 
 use crate::error::{Error, Result};
-use crate::model_config::ModelConfig;
 use models::names;
 use serde::Serialize;
 use std::path::Path;
@@ -146,13 +145,6 @@ impl Architecture {
             }
         })?;
         Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
-    }
-
-    pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
-        let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
-        let config: ModelConfig =
-            serde_json::from_str(text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
-        config.into_architecture(name).map_err(refused)
     }
 
     /// Returns the kind of network: `dense`, `experts` or `latent`.

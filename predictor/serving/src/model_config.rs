@@ -1,6 +1,7 @@
 //! Fields of the `config.json` that is published with each model, and the architecture that they describe.
 
 use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use std::collections::BTreeSet;
 
@@ -119,7 +120,7 @@ struct Quantization {
 }
 
 /// Reads a field that is present, `null` or not.
-fn read_stated<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
+fn read_stated<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
 
@@ -134,8 +135,17 @@ fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     }
 }
 
+impl Architecture {
+    pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
+        let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
+        let config: ModelConfig =
+            serde_json::from_str(text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
+        config.into_architecture(name).map_err(refused)
+    }
+}
+
 impl ModelConfig {
-    pub(crate) fn into_architecture(self, name: &str) -> Parsed<Architecture> {
+    fn into_architecture(self, name: &str) -> Parsed<Architecture> {
         if let Some(architectures) = self.architectures.as_ref().filter(|classes| !classes.is_empty()) {
             let generates = |class: &String| GENERATORS.iter().any(|part| class.contains(part));
             if !architectures.iter().any(generates) {
