@@ -245,9 +245,14 @@ fn repeated_kills_of_a_server_lose_and_duplicate_nothing() {
     let start = move || own_agent(&format!("--port {port}"));
     let server = Arc::new(Mutex::new(Some(start())));
     let is_over = Arc::new(AtomicBool::new(false));
+    let store = bench.path("st");
     let killer = std::thread::spawn({
         let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
         move || {
+            // A campaign that cannot reach its board at the start is refused, which is not what is tested here.
+            while !is_over.load(Ordering::Acquire) && !store.is_dir() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let mut kills = 0;
             while !is_over.load(Ordering::Acquire) && kills < 3 {
                 std::thread::sleep(Duration::from_millis(600));
