@@ -1,6 +1,6 @@
 //! One ONNX node with its inputs resolved, as import rules use it: attributes by name, inputs by position.
 
-use super::messages;
+use super::messages::{self, kind};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use std::cell::RefCell;
@@ -19,52 +19,22 @@ pub(super) struct Call<'a> {
     pub mismatch: RefCell<Option<String>>,
 }
 
-/// Names of attribute types by their code in the public schema.
-const KIND_NAMES: [&str; 15] = [
-    "UNDEFINED",
-    "FLOAT",
-    "INT",
-    "STRING",
-    "TENSOR",
-    "GRAPH",
-    "FLOATS",
-    "INTS",
-    "STRINGS",
-    "TENSORS",
-    "GRAPHS",
-    "SPARSE_TENSOR",
-    "SPARSE_TENSORS",
-    "TYPE_PROTO",
-    "TYPE_PROTOS",
-];
-
-const UNDEFINED: i32 = 0;
-const FLOAT: i32 = 1;
-const INT: i32 = 2;
-const STRING: i32 = 3;
-const TENSOR: i32 = 4;
-const GRAPH: i32 = 5;
-const FLOATS: i32 = 6;
-const INTS: i32 = 7;
-const STRINGS: i32 = 8;
-const SPARSE_TENSOR: i32 = 11;
-
 /// Returns the type code of an attribute. Old files omit the code, so it is then derived from the content.
 fn attribute_kind(attribute: &messages::Attribute) -> i32 {
     let contents = [
-        (attribute.f.is_some(), FLOAT),
-        (attribute.i.is_some(), INT),
-        (attribute.s.is_some(), STRING),
-        (attribute.t.is_some(), TENSOR),
-        (attribute.g.is_some(), GRAPH),
-        (!attribute.floats.is_empty(), FLOATS),
-        (!attribute.ints.is_empty(), INTS),
-        (!attribute.strings.is_empty(), STRINGS),
-        (attribute.sparse_tensor.is_some(), SPARSE_TENSOR),
+        (attribute.f.is_some(), kind::FLOAT),
+        (attribute.i.is_some(), kind::INT),
+        (attribute.s.is_some(), kind::STRING),
+        (attribute.t.is_some(), kind::TENSOR),
+        (attribute.g.is_some(), kind::GRAPH),
+        (!attribute.floats.is_empty(), kind::FLOATS),
+        (!attribute.ints.is_empty(), kind::INTS),
+        (!attribute.strings.is_empty(), kind::STRINGS),
+        (attribute.sparse_tensor.is_some(), kind::SPARSE_TENSOR),
     ];
     match attribute.kind {
-        UNDEFINED => contents.iter().find(|(is_set, _)| *is_set).map_or(UNDEFINED, |(_, kind)| *kind),
-        kind => kind,
+        kind::UNDEFINED => contents.iter().find(|(is_set, _)| *is_set).map_or(kind::UNDEFINED, |(_, kind)| *kind),
+        stated => stated,
     }
 }
 
@@ -105,12 +75,11 @@ impl<'a> Call<'a> {
         let attribute = self.resolve_attribute(name)?;
         let found = attribute_kind(attribute);
         // Neither a type nor content: an empty list, or a message that states only the name.
-        if found == expected || found == UNDEFINED {
+        if found == expected || found == kind::UNDEFINED {
             return Some(attribute);
         }
-        let name_of = |kind: i32| usize::try_from(kind).ok().and_then(|kind| KIND_NAMES.get(kind)).copied();
-        let found = name_of(found).map_or_else(|| format!("of the unknown type {found}"), str::to_owned);
-        let expected = name_of(expected).unwrap_or_default();
+        let found = kind::name_of(found).map_or_else(|| format!("of the unknown type {found}"), str::to_owned);
+        let expected = kind::name_of(expected).unwrap_or_default();
         self.record_mismatch(format!("attribute `{name}` is {found}, expected {expected}"));
         None
     }
@@ -128,9 +97,9 @@ impl<'a> Call<'a> {
     }
 
     pub fn optional_int(&self, name: &str) -> Option<i64> {
-        let attribute = self.typed_attribute(name, INT)?;
+        let attribute = self.typed_attribute(name, kind::INT)?;
         // Some writers omit fields that are zero.
-        attribute.i.or((attribute.kind == INT).then_some(0))
+        attribute.i.or((attribute.kind == kind::INT).then_some(0))
     }
 
     pub fn flag_attribute(&self, name: &str) -> bool {
@@ -142,17 +111,17 @@ impl<'a> Call<'a> {
     }
 
     pub fn optional_float(&self, name: &str) -> Option<f64> {
-        let attribute = self.typed_attribute(name, FLOAT)?;
-        attribute.f.or((attribute.kind == FLOAT).then_some(0.0)).map(f64::from)
+        let attribute = self.typed_attribute(name, kind::FLOAT)?;
+        attribute.f.or((attribute.kind == kind::FLOAT).then_some(0.0)).map(f64::from)
     }
 
     pub fn int_list(&self, name: &str) -> Option<Vec<i64>> {
         // Protobuf does not distinguish an empty list from none, so the attribute itself is looked up.
-        self.typed_attribute(name, INTS).map(|attribute| attribute.ints.clone())
+        self.typed_attribute(name, kind::INTS).map(|attribute| attribute.ints.clone())
     }
 
     pub fn optional_floats(&self, name: &str) -> Option<Vec<f64>> {
-        let attribute = self.typed_attribute(name, FLOATS)?;
+        let attribute = self.typed_attribute(name, kind::FLOATS)?;
         Some(attribute.floats.iter().map(|&number| number.into()).collect())
     }
 
@@ -162,7 +131,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn text_attribute(&self, name: &str) -> Option<&'a str> {
-        let text = self.typed_attribute(name, STRING)?.s.as_ref()?;
+        let text = self.typed_attribute(name, kind::STRING)?.s.as_ref()?;
         match std::str::from_utf8(text) {
             Ok(text) => Some(text),
             Err(_) => {
@@ -173,16 +142,16 @@ impl<'a> Call<'a> {
     }
 
     pub fn text_list(&self, name: &str) -> Option<Vec<String>> {
-        let attribute = self.typed_attribute(name, STRINGS)?;
+        let attribute = self.typed_attribute(name, kind::STRINGS)?;
         Some(attribute.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
     pub fn tensor_attribute(&self, name: &str) -> Option<&'a messages::Tensor> {
-        self.typed_attribute(name, TENSOR)?.t.as_ref()
+        self.typed_attribute(name, kind::TENSOR)?.t.as_ref()
     }
 
     pub fn graph_attribute(&self, name: &str) -> Option<&'a messages::Graph> {
-        self.typed_attribute(name, GRAPH)?.g.as_ref()
+        self.typed_attribute(name, kind::GRAPH)?.g.as_ref()
     }
 
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {

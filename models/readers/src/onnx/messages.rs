@@ -82,6 +82,43 @@ pub(super) struct Node {
     pub attribute: Vec<Attribute>,
 }
 
+/// Codes of attribute types in the public schema.
+pub(super) mod kind {
+    pub const UNDEFINED: i32 = 0;
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
+    pub const GRAPH: i32 = 5;
+    pub const FLOATS: i32 = 6;
+    pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
+    pub const SPARSE_TENSOR: i32 = 11;
+
+    /// Names in the order of the codes.
+    const NAMES: [&str; 15] = [
+        "UNDEFINED",
+        "FLOAT",
+        "INT",
+        "STRING",
+        "TENSOR",
+        "GRAPH",
+        "FLOATS",
+        "INTS",
+        "STRINGS",
+        "TENSORS",
+        "GRAPHS",
+        "SPARSE_TENSOR",
+        "SPARSE_TENSORS",
+        "TYPE_PROTO",
+        "TYPE_PROTOS",
+    ];
+
+    pub fn name_of(code: i32) -> Option<&'static str> {
+        NAMES.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]

@@ -1,6 +1,6 @@
 //! The ONNX file under construction: nodes and constants so far, and the name of each value of the graph.
 
-use crate::onnx::messages::{self, Attribute};
+use crate::onnx::messages::{self, Attribute, kind};
 use crate::onnx::tensor::dtype_code;
 use bytes::Bytes;
 use models::Graph;
@@ -323,13 +323,6 @@ pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
         .collect()
 }
 
-mod kind {
-    pub const FLOAT: i32 = 1;
-    pub const INT: i32 = 2;
-    pub const TEXT: i32 = 3;
-    pub const INTS: i32 = 7;
-}
-
 pub(super) fn int_attribute(name: &str, value: i64) -> Attribute {
     Attribute { name: name.to_owned(), kind: kind::INT, i: Some(value), ..Attribute::default() }
 }
@@ -348,5 +341,5 @@ pub(super) fn float_attribute(name: &str, value: f64) -> Attribute {
 
 pub(super) fn text_attribute(name: &str, value: &str) -> Attribute {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    Attribute { name: name.to_owned(), kind: kind::TEXT, s: Some(value), ..Attribute::default() }
+    Attribute { name: name.to_owned(), kind: kind::STRING, s: Some(value), ..Attribute::default() }
 }
