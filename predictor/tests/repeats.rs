@@ -171,6 +171,8 @@ fn without_a_limit_at_least_half_of_the_measurements_are_taken() {
     let unknown = taken(&partly_precise(4, None));
     assert_eq!(unknown.rows.len(), 10);
     assert!(unknown.warnings[0].starts_with("all medians are used"), "{:?}", unknown.warnings);
+    let absent = samples::records::read_samples(&["absent.csv".into()], &Policy::default()).expect_err("no file");
+    assert!(absent.to_string().starts_with("cannot open `absent.csv`"), "{absent}");
     // A requested limit is never raised.
     let strict = gather_samples(&partly_precise(4, None), &[], &strict());
     assert!(strict.is_err());

@@ -31,7 +31,7 @@ pub struct Filter {
     ///
     /// The uncertainty is half the width of the 95 % interval, divided by the median. `inf` uses all records, also
     /// those with unknown uncertainty. Default: the smallest of 0.1, 0.2, 0.5 and `inf` that at least half of the
-    /// measurements meet.
+    /// measurements meet; 0.1 for operators in networks.
     #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "data")]
     pub max_uncertainty: Option<f64>,
     /// Use records with at most this coefficient of variation [default: any]

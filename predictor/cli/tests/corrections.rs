@@ -123,6 +123,34 @@ fn a_new_device_is_corrected_by_the_suggested_kernels() {
     assert!(text.contains("corrected by 20 measured kernels of this device"), "{text}");
     assert!(text.contains("20 measured kernels, each left out"), "{text}");
 
+    // Nanoseconds in a column of microseconds.
+    let table = std::fs::read_to_string(folder.join("own.csv")).expect("a table");
+    // A row without a number is the header.
+    let slower = |line: &str| match line.rsplit_once(',').map(|(row, time)| (row, time.parse::<f64>())) {
+        Some((row, Ok(time))) => format!("{row},{}\n", 1000.0 * time),
+        _ => format!("{line}\n"),
+    };
+    std::fs::write(folder.join("slow.csv"), table.lines().map(slower).collect::<String>()).expect("a table");
+    let (code, _, notes) = oppredict(folder, &format!("{adapt} --data slow.csv"));
+    assert!(
+        code == 2 && notes.contains("times the predicted time in the median; check the sizes and the unit"),
+        "{notes}"
+    );
+    let (code, _, notes) = oppredict(folder, &format!("{adapt} --data absent.csv"));
+    assert!(code == 2 && notes.contains("cannot open `absent.csv`"), "{notes}");
+    // A folder may have the tables of a mapping as CSV.
+    std::fs::write(folder.join("p.toml"), MAPPING.replace("gemm.csv", "gemm.parquet")).expect("a mapping");
+    std::fs::create_dir(folder.join("own")).expect("a folder");
+    std::fs::copy(folder.join("own.csv"), folder.join("own/gemm.csv")).expect("a table");
+    let of_folder = "adapt --predictor public.opp --mapping p.toml --out other.opp --data own";
+    let (code, _, notes) = oppredict(folder, of_folder);
+    assert_eq!(code, 0, "{notes}");
+    // Nothing is left to learn from.
+    let of_layer: Vec<_> = rows[..1].to_vec();
+    write_table(&folder.join("one.csv"), &of_layer);
+    let (code, _, notes) = oppredict(folder, "eval --data one.csv --mapping m.toml --hold-out device");
+    assert!(code == 2 && notes.contains("no row could be scored with held-out devices"), "{code} {notes}");
+
     // Measurements that cannot correct anything.
     for (rows, reason) in [
         (rows[..9].to_vec(), "already in the training data; train again with all measurements"),

@@ -53,6 +53,17 @@ fn a_model_that_does_not_fit_is_answered_with_a_warning() {
 }
 
 #[test]
+fn kernels_that_contradict_measured_servers_are_named() {
+    let (code, text, notes) = oppredict("predict --model llama-3.1-8b --device b200_sxm --dtype fp8_block");
+    assert_eq!(code, 0, "{text}{notes}");
+    let warning = "the kernels of one decoding step are predicted to take";
+    assert!(notes.contains(warning) && notes.contains("one of the two is wrong"), "{notes}");
+    // A language model needs no further flag.
+    let (code, text, _) = oppredict("predict llama-3.1-8b --device h100_sxm");
+    assert!(code == 0 && text.contains("time per token"), "{text}");
+}
+
+#[test]
 fn wrong_questions_are_refused_with_a_way_out() {
     for (line, reason) in [
         ("eval --data absent --mapping absent.toml --hold-out site --seeds 0", "--seeds must be at least 1"),
@@ -72,6 +83,13 @@ fn wrong_questions_are_refused_with_a_way_out() {
         ),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --batch 0", "--batch must be from 1"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --framework vlm", "did you mean `vllm`"),
+        // Flags that the question does not use.
+        ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --dtype fp8", "whose text states all"),
+        ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --model llama-3.1-8b", "--model cannot be used with"),
+        ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --threads 4", "--threads cannot be used with kernels"),
+        ("predict --model llama-3.1-8b --device h100_sxm --power-limit 200", "--power-limit cannot be used with"),
+        ("predict --op relu:shape=8 --dtype fp8", "servers are predicted for --model alone"),
+        ("predict --model llama-3.1-8b", "a server needs a GPU: name one with --device"),
         (
             "knee --model llama-3.1-8b --device h100_sxm --over threads",
             "unknown quantity of a server's curve `threads`",

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 const FEWEST_KERNELS: usize = 5;
-/// Median ratio of measured to predicted times above which the unit of the measurements must be wrong.
+/// Median ratio of measured to predicted values above which the unit of the measurements must be wrong.
 const IMPLAUSIBLE_FACTOR: f64 = 50.0;
 /// Maximum number of kernels that one correction is fitted to; the prediction time is proportional to it.
 const MOST_KERNELS: usize = 400;
@@ -199,9 +199,7 @@ fn correct_operator(
             own.1.push(log - measured_log);
         }
     }
-    if target == "time" {
-        check_unit(&errors, device)?;
-    }
+    check_unit(target, &errors, device)?;
     let mut changes = Vec::new();
     for adaptation in fit_corrections(knowledge, kernels, device)? {
         for (key, (kernel, errors)) in &errors {
@@ -217,13 +215,13 @@ fn correct_operator(
     Ok(changes)
 }
 
-/// Rejects times that are so much longer than predicted that their unit must be wrong. Too short times exceed a peak.
-fn check_unit(errors: &BTreeMap<GroupKey, (Kernel, Vec<f64>)>, device: &GpuFacts) -> Result<()> {
+/// Rejects values so far above the predicted ones that their unit must be wrong. Times that are too short exceed a peak.
+fn check_unit(target: &str, errors: &BTreeMap<GroupKey, (Kernel, Vec<f64>)>, device: &GpuFacts) -> Result<()> {
     for (key, (_, errors)) in errors {
         let factor = (-median(&mut errors.clone())).exp();
         if factor > IMPLAUSIBLE_FACTOR {
             return Err(Error::Data(format!(
-                "the times of `{}` in {} on {} are {factor:.0} times the predicted ones in the median; check the sizes and the unit of the time",
+                "the {target} of `{}` in {} on {} is {factor:.0} times the predicted {target} in the median; check the sizes and the unit",
                 key.operator, key.format, device.name
             )));
         }

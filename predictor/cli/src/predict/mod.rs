@@ -34,6 +34,9 @@ Examples:
   oppredict predict --op attention_decode:batch=32,context=4096,heads=64,kv_heads=8,head_dim=128 --device b200_sxm
   oppredict predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 4 --batch 32 --context 4096";
 
+/// Default sequence length of a transformer.
+const SEQUENCE: i64 = 128;
+
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
     #[command(flatten)]
@@ -55,7 +58,7 @@ pub struct Predict {
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
     /// Sequence length of a transformer, in tokens
-    #[arg(long, default_value_t = 128, value_name = "N")]
+    #[arg(long, default_value_t = SEQUENCE, value_name = "N")]
     pub sequence: i64,
     /// CSV table of operators to predict, one per row
     ///
@@ -161,9 +164,9 @@ impl Predict {
             ("--dispatch-us", self.dispatch_us != 0.0),
             ("--overlap", self.overlap != 0.0),
             ("--extrapolate", self.extrapolate),
-            ("--sequence", self.sequence != 128),
+            ("--sequence", self.sequence != SEQUENCE),
         ];
-        let has_server_flags =
+        let server_flags =
             ("--dtype, --tensor-parallel, --input-tokens and other flags of servers", self.server.is_given());
         let (subject, unused): (&str, Vec<(&str, bool)>) = match (is_server, is_kernel) {
             (true, _) => {
@@ -173,13 +176,13 @@ impl Predict {
                 "kernels, whose text states all, as in `gemm:m=64,n=4096,k=4096,dtype=fp8`",
                 [
                     &for_networks[..],
-                    &[("--batchsize", self.batchsize != 1), ("--model", !self.model.is_empty()), has_server_flags],
+                    &[("--batchsize", self.batchsize != 1), ("--model", !self.model.is_empty()), server_flags],
                 ]
                 .concat(),
             ),
             _ => (
                 "this question; servers are predicted for --model alone, and power limits for kernels of language models",
-                vec![has_server_flags, ("--power-limit", self.power_limit.is_some())],
+                vec![server_flags, ("--power-limit", self.power_limit.is_some())],
             ),
         };
         match unused.into_iter().find(|(_, is_given)| *is_given) {

@@ -4,7 +4,7 @@
 //! Both are compared for the same task, schedule, threads, device and code.
 
 use super::comparable::{Comparable, Scope};
-use super::{Policy, device_name, refuse_uncertainty, resolve_limit, uncertainty};
+use super::{Policy, USUAL_LIMITS, device_name, refuse_uncertainty, uncertainty};
 use crate::placed::{OperatorInNetwork, PlacedNetwork};
 use crate::statistics::median;
 use datasets::{CacheState, Outcome, Record, ScheduleSource};
@@ -25,7 +25,7 @@ pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetw
     let mut inside: BTreeMap<NetworkRun<'_>, InNetworkRecords<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
-    let max_uncertainty = resolve_limit(policy, taken.iter().map(|record| uncertainty(record)));
+    let max_uncertainty = policy.max_uncertainty.unwrap_or(USUAL_LIMITS[0]);
     let is_known = |record: &Record| refuse_uncertainty(uncertainty(record), max_uncertainty).is_none();
     let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record)).collect();
     let comparable = Comparable::from_records(&known, policy, Scope::Networks);

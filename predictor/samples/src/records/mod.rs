@@ -29,7 +29,8 @@ pub const USUAL_LIMITS: [f64; 4] = [KNOWN_WELL, 0.2, 0.5, f64::INFINITY];
 pub struct Policy {
     pub source: Source,
     /// Maximum half-width of the median's 95 % interval, as a share; if infinite, medians without one are accepted.
-    /// None for the tightest of [`USUAL_LIMITS`] that at least half of the measurements meet.
+    /// None for the tightest of [`USUAL_LIMITS`] that at least half of the measurements meet; for operators in
+    /// networks, the first of these limits.
     pub max_uncertainty: Option<f64>,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
@@ -191,7 +192,7 @@ fn resolve_limit(policy: &Policy, uncertainties: impl Iterator<Item = Option<f64
         let met = uncertainties.iter().filter(|known| refuse_uncertainty(**known, *limit).is_none()).count();
         2 * met >= uncertainties.len()
     };
-    policy.max_uncertainty.or_else(|| USUAL_LIMITS.into_iter().find(is_met)).unwrap_or(USUAL_LIMITS[0])
+    policy.max_uncertainty.or_else(|| USUAL_LIMITS.into_iter().find(is_met)).unwrap_or(f64::INFINITY)
 }
 
 fn refuse_uncertainty(uncertainty: Option<f64>, most: f64) -> Option<String> {
@@ -245,7 +246,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
-    let looser = [0.05, 0.1, 0.2, 0.5, f64::INFINITY].into_iter().filter(|most| *most > filter.max_uncertainty);
+    let looser = std::iter::once(0.05).chain(USUAL_LIMITS).filter(|most| *most > filter.max_uncertainty);
     let with_limit = |most: f64| Policy { max_uncertainty: Some(most), ..policy.clone() };
     let mut others: Vec<(String, Policy)> =
         looser.map(|most| (format!("--max-uncertainty {most}"), with_limit(most))).collect();
