@@ -1,5 +1,5 @@
 //! Graph passes, which run in the order of [`PASSES`]. A pass takes a checked graph and builds a new one through the
-//! builder, or none if nothing changes, so no pass can leave a type that disagrees with its operator.
+//! builder, which checks it, or none if nothing changes. So no pass can leave a type that disagrees with its operator.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,7 @@ pub use split_attention::split_attention;
 
 use models::error::{Error, Result};
 use models::graph::Graph;
+use std::borrow::Cow;
 
 /// A pass may return None instead of an unchanged graph.
 pub type Pass = fn(&Graph) -> Result<Option<Graph>>;
@@ -62,17 +63,16 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("replace repeated slices by look-ups", parts::slices_to_look_ups),
     ("join many tensors in groups", parts::join_in_groups),
     ("drop new identities", identities::drop_identities),
-    ("drop dead code", |graph| drop_dead_code(graph).map(Some)),
+    ("drop dead code", drop_dead_code),
 ];
 
 pub fn simplify_graph(graph: &Graph) -> Result<Graph> {
     graph.check_default()?;
-    let mut graph = graph.clone();
+    let mut graph = Cow::Borrowed(graph);
     for (name, pass) in PASSES {
-        let after = pass(&graph).and_then(|after| after.as_ref().map_or(Ok(()), Graph::check_default).map(|()| after));
-        if let Some(after) = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })? {
-            graph = after;
+        if let Some(after) = pass(&graph).map_err(|source| Error::Pass { pass: name, source: Box::new(source) })? {
+            graph = Cow::Owned(after);
         }
     }
-    Ok(graph)
+    Ok(graph.into_owned())
 }

@@ -3,11 +3,11 @@
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 use models::types::TensorType;
-use std::collections::HashMap;
 
 pub(crate) struct GraphLookup<'a> {
     pub graph: &'a Graph,
-    producers: HashMap<ValueId, usize>,
+    /// For each value, the index of the node that computes it.
+    producers: Vec<Option<usize>>,
     reads: Vec<usize>,
 }
 
@@ -16,7 +16,9 @@ impl<'a> GraphLookup<'a> {
         let mut reads = vec![0; graph.values.len()];
         let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
         inputs.chain(&graph.outputs).for_each(|id| reads[id.0 as usize] += 1);
-        let producers = graph.nodes.iter().enumerate().map(|(index, node)| (node.outputs[0], index)).collect();
+        let mut producers = vec![None; graph.values.len()];
+        let nodes = graph.nodes.iter().enumerate();
+        nodes.for_each(|(index, node)| producers[node.outputs[0].0 as usize] = Some(index));
         GraphLookup { graph, producers, reads }
     }
 
@@ -33,7 +35,7 @@ impl<'a> GraphLookup<'a> {
     }
 
     pub fn indexed_producer(&self, id: ValueId) -> Option<(usize, &'a Node)> {
-        let index = *self.producers.get(&id)?;
+        let index = self.producers[id.0 as usize]?;
         Some((index, &self.graph.nodes[index]))
     }
 

@@ -107,7 +107,7 @@ pub(crate) fn finish_graph(
     if outputs.is_empty() {
         return Err(malformed("the graph has no outputs that can be computed".to_owned()));
     }
-    let graph = builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
+    let graph = builder.finish(&outputs).and_then(|graph| Ok(drop_dead_code(&graph)?.unwrap_or(graph)));
     graph.map_err(|error| malformed(error.to_string()))
 }
 

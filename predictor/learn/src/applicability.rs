@@ -27,11 +27,49 @@ const FEWEST_ROWS: usize = 40;
 pub struct ApplicabilityDomain {
     columns: Vec<usize>,
     scales: Vec<f32>,
-    points: Vec<Vec<f32>>,
+    points: Points,
     /// 90th percentile of the distance of one half of the training shapes from the other half.
     usual_distance: f64,
     /// Pairs of excess distance and widening factor, both ascending; fitted on held-out regions.
     widths: Vec<(f64, f64)>,
+}
+
+/// Points stored by coordinate, so that distances to all points are computed together; a file lists them one by one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Vec<f32>>", into = "Vec<Vec<f32>>")]
+struct Points {
+    count: usize,
+    coordinates: Vec<Vec<f32>>,
+}
+
+impl TryFrom<Vec<Vec<f32>>> for Points {
+    type Error = &'static str;
+
+    fn try_from(points: Vec<Vec<f32>>) -> Result<Points, &'static str> {
+        let dimensions = points.first().map_or(0, Vec::len);
+        if points.iter().any(|point| point.len() != dimensions) {
+            return Err("the points of the applicability domain have different lengths");
+        }
+        let coordinate = |dimension: usize| points.iter().map(|point| point[dimension]).collect();
+        Ok(Points { count: points.len(), coordinates: (0..dimensions).map(coordinate).collect() })
+    }
+}
+
+impl From<Points> for Vec<Vec<f32>> {
+    fn from(points: Points) -> Vec<Vec<f32>> {
+        let point = |place: usize| points.coordinates.iter().map(|values| values[place]).collect();
+        (0..points.count).map(point).collect()
+    }
+}
+
+impl Points {
+    fn squared_distances(&self, place: &[f32]) -> Vec<f32> {
+        let mut squares = vec![0.0; self.count];
+        for (values, at) in self.coordinates.iter().zip(place) {
+            squares.iter_mut().zip(values).for_each(|(square, value)| *square += (value - at) * (value - at));
+        }
+        squares
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +98,16 @@ impl ApplicabilityDomain {
                 domain.scales.push(variance.sqrt() as f32);
             }
         }
-        domain.points = points.iter().take(MOST_POINTS).map(|place| domain.standardise_row(row(place))).collect();
-        let mut distances: Vec<f64> = probes
-            .iter()
-            .take(MOST_POINTS)
-            .map(|place| domain.mean_distance(&domain.standardise_row(row(place))))
-            .collect();
+        let standardised = |place: &usize| domain.standardise_row(row(place));
+        let mut known: Vec<Vec<f32>> = points.iter().take(MOST_POINTS).map(standardised).collect();
+        let mut probes: Vec<Vec<f32>> = probes.iter().take(MOST_POINTS).map(standardised).collect();
+        let some = Points::try_from(known.clone()).ok()?;
+        let mut distances: Vec<f64> =
+            probes.iter().map(|probe| mean_distance(&some.squared_distances(probe))).collect();
+        probes.truncate(MOST_POINTS - known.len());
+        known.append(&mut probes);
         domain.usual_distance = quantile(&mut distances, COVERAGE);
-        let probes = probes.iter().take(MOST_POINTS - domain.points.len());
-        let probes: Vec<Vec<f32>> = probes.map(|place| domain.standardise_row(row(place))).collect();
-        domain.points.extend(probes);
+        domain.points = Points::try_from(known).ok()?;
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
@@ -88,29 +126,15 @@ impl ApplicabilityDomain {
 
     /// Returns the distance beyond `usual_distance`, in multiples of it; 0 for a training shape, even an isolated one.
     fn excess_distance(&self, row: &[f32]) -> f64 {
-        let place = self.standardise_row(row);
-        match self.points.contains(&place) {
+        let squares = self.points.squared_distances(&self.standardise_row(row));
+        match squares.contains(&0.0) {
             true => 0.0,
-            false => (self.mean_distance(&place) / self.usual_distance - 1.0).max(0.0),
+            false => (mean_distance(&squares) / self.usual_distance - 1.0).max(0.0),
         }
     }
 
     fn standardise_row(&self, row: &[f32]) -> Vec<f32> {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
-    }
-
-    fn mean_distance(&self, place: &[f32]) -> f64 {
-        let mut nearest = [f32::INFINITY; NEIGHBOURS];
-        for point in &self.points {
-            let square: f32 = point.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
-            if square < nearest[NEIGHBOURS - 1] {
-                let at = nearest.partition_point(|known| *known <= square);
-                nearest[at..].rotate_right(1);
-                nearest[at] = square;
-            }
-        }
-        let found = nearest.iter().filter(|square| square.is_finite());
-        found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
     }
 
     /// Checks the contents of a file: indices below `width`, the number of features, and valid numbers.
@@ -119,7 +143,8 @@ impl ApplicabilityDomain {
         self.scales.len() == count
             && self.columns.iter().all(|column| *column < width)
             && self.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0)
-            && self.points.iter().all(|point| point.len() == count && point.iter().all(|value| value.is_finite()))
+            && (self.points.count == 0 || self.points.coordinates.len() == count)
+            && self.points.coordinates.iter().flatten().all(|value| value.is_finite())
             && self.usual_distance.is_finite()
             && self.usual_distance > 0.0
             && self
@@ -149,6 +174,20 @@ impl ApplicabilityDomain {
             }
         }
     }
+}
+
+/// Returns the mean distance of the nearest points from the squares of all distances.
+fn mean_distance(squares: &[f32]) -> f64 {
+    let mut nearest = [f32::INFINITY; NEIGHBOURS];
+    for square in squares {
+        if *square < nearest[NEIGHBOURS - 1] {
+            let at = nearest.partition_point(|known| known <= square);
+            nearest[at..].rotate_right(1);
+            nearest[at] = *square;
+        }
+    }
+    let found = nearest.iter().filter(|square| square.is_finite());
+    found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,11 +226,11 @@ mod tests {
     use super::*;
 
     fn line() -> ApplicabilityDomain {
-        let points = (0..40).map(|place| vec![place as f32 / 4.0]).collect();
+        let points = (0..40).map(|place| vec![place as f32 / 4.0]).collect::<Vec<_>>();
         ApplicabilityDomain {
             columns: vec![0],
             scales: vec![1.0],
-            points,
+            points: Points::try_from(points).expect("equal lengths"),
             usual_distance: 0.5,
             widths: vec![(1.0, 2.0), (4.0, 3.0)],
         }

@@ -426,7 +426,7 @@ struct ResolvedQuery<'a> {
 }
 
 fn group_matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
-    let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
+    let mut matrix = Matrix::with_capacity(group.first().map_or(1, |first| first.features.len()), group.len());
     group.iter().for_each(|resolved| matrix.push_row(&resolved.features));
     matrix
 }

@@ -243,11 +243,13 @@ pub fn predict_model(
 /// Predicts each query and returns errors per query. Missing knobs are taken from the default schedule. For an operator
 /// without training data, the result is a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    /// Number of queries that one thread answers. Shorter lists are not worth waking another thread.
-    const CHUNK: usize = 128;
+    /// Smallest number of queries that one thread answers. Shorter lists are not worth waking another thread.
+    const LEAST: usize = 128;
+    // Two parts per thread even out their loads; each part prunes the trees once.
+    let part = questions.len().div_ceil(2 * rayon::current_num_threads()).max(LEAST);
     match questions.len() {
-        ..=CHUNK => predict_chunk(predictor, questions),
-        _ => questions.par_chunks(CHUNK).flat_map_iter(|chunk| predict_chunk(predictor, chunk)).collect(),
+        ..=LEAST => predict_chunk(predictor, questions),
+        _ => questions.par_chunks(part).flat_map_iter(|chunk| predict_chunk(predictor, chunk)).collect(),
     }
 }
 
@@ -301,10 +303,7 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
 }
 
 fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
-    let queries: Vec<Option<Result<Query<'_>>>> = questions
-        .iter()
-        .map(|question| question.as_ref().ok().map(|(operator, setting)| to_query(predictor, operator, setting)))
-        .collect();
+    let queries = to_queries(predictor, &questions);
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
     let mut predictions = predictor.predict_all(&sound).into_iter();
     let mut prediction = |query: Result<Query<'_>>| {
@@ -345,6 +344,27 @@ fn at_level(
         prediction.rescale_interval(ratio);
     }
     Ok(prediction)
+}
+
+/// Returns the query of each question that is no error. Successive questions with equal settings, as in a list for one
+/// device, share the search for the device and the number of threads.
+fn to_queries<'a>(
+    predictor: &'a Predictor,
+    questions: &'a [Result<(Operator, Setting)>],
+) -> Vec<Option<Result<Query<'a>>>> {
+    let mut before: Option<(&Setting, Query<'a>)> = None;
+    let mut query = |(operator, setting): &'a (Operator, Setting)| {
+        let shares = |other: &Setting| (&other.device, other.threads) == (&setting.device, setting.threads);
+        let query = match before.take().filter(|(other, _)| shares(other)) {
+            Some((_, query)) => {
+                Query { operator: &operator.name, work: &operator.work, extras: &setting.extras, ..query }
+            }
+            None => to_query(predictor, operator, setting)?,
+        };
+        before = Some((setting, query.clone()));
+        Ok(query)
+    };
+    questions.iter().map(|question| question.as_ref().ok().map(&mut query)).collect()
 }
 
 pub(crate) fn to_query<'a>(

@@ -21,8 +21,9 @@ use crate::lookup::GraphLookup;
 use models::graph::{Graph, Node, ValueId};
 use models::operators::Op;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// A parsed pattern; its root is the operator that computes the last value.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,17 +75,14 @@ impl Pattern {
         parse::parse_pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
 
-    /// Parses a pattern of the source code, once per process; panics if the text is invalid.
-    pub(crate) fn from_static(text: &'static str) -> &'static Pattern {
-        static PARSED: RwLock<BTreeMap<&str, &Pattern>> = RwLock::new(BTreeMap::new());
-        let known = PARSED.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
-        known.unwrap_or_else(|| {
-            let pattern = Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"));
-            // As many as there are texts in the source code, plus those that several threads parse at once.
-            let pattern: &Pattern = Box::leak(Box::new(pattern));
-            PARSED.write().unwrap_or_else(PoisonError::into_inner).insert(text, pattern);
-            pattern
-        })
+    /// Parses a pattern of the source code, once per thread; panics if the text is invalid.
+    pub(crate) fn from_static(text: &'static str) -> Rc<Pattern> {
+        thread_local! {
+            /// Patterns by the address and length of their text. A lock would make threads wait for each other.
+            static PARSED: RefCell<HashMap<(*const u8, usize), Rc<Pattern>>> = RefCell::default();
+        }
+        let parse = || Rc::new(Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}")));
+        PARSED.with_borrow_mut(|parsed| parsed.entry((text.as_ptr(), text.len())).or_insert_with(parse).clone())
     }
 
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {

@@ -26,7 +26,7 @@ pub(crate) fn recognise_attention(graph: &Graph) -> Result<Option<Graph>> {
     let guard = Pattern::from_static(GUARD);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        match FoundAttention::match_ending_at(&lookup, guard, node) {
+        match FoundAttention::match_ending_at(&lookup, &guard, node) {
             Some(found) => found.emit_attention(&lookup, &mut rebuild, node)?,
             None => drop(rebuild.copy_node(node)?),
         }

@@ -3,34 +3,39 @@
 use models::names;
 use models::types::DType;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const MAX_RANK: usize = 16;
 
 /// The `key=value` pairs of one line. Records which keys are read, so that unknown keys can be reported.
-pub(super) struct Arguments {
-    values: BTreeMap<String, String>,
-    read_keys: RefCell<BTreeSet<&'static str>>,
+pub(super) struct Arguments<'a> {
+    values: Vec<(&'a str, &'a str)>,
+    read_keys: RefCell<Vec<&'static str>>,
 }
 
-impl Arguments {
-    pub(super) fn parse_pairs(text: &str) -> Result<Arguments, String> {
-        let mut values = BTreeMap::new();
+impl<'a> Arguments<'a> {
+    pub(super) fn parse_pairs(text: &'a str) -> Result<Arguments<'a>, String> {
+        let mut values: Vec<(&str, &str)> = Vec::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| format!("`{pair}` does not have the form `key=value`"))?;
-            if values.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
-                return Err(format!("`{}` is given twice", key.trim()));
+            let (key, value) = (key.trim(), value.trim());
+            if values.iter().any(|(known, _)| *known == key) {
+                return Err(format!("`{key}` is given twice"));
             }
+            values.push((key, value));
         }
         Ok(Arguments { values, read_keys: RefCell::default() })
     }
 
     pub(super) fn check_all_used(&self) -> Result<(), String> {
         let read_keys = self.read_keys.borrow();
-        match self.values.keys().find(|key| !read_keys.contains(key.as_str())) {
+        match self.values.iter().find(|(key, _)| !read_keys.contains(key)) {
             None => Ok(()),
-            Some(key) => Err(format!("unknown key `{key}`; {}", names::name_hint(key, read_keys.iter().copied()))),
+            Some((key, _)) => {
+                let known: BTreeSet<&str> = read_keys.iter().copied().collect();
+                Err(format!("unknown key `{key}`; {}", names::name_hint(key, known)))
+            }
         }
     }
 
@@ -41,13 +46,13 @@ impl Arguments {
         ];
         self.values
             .iter()
-            .find(|(key, value)| EXTENTS.contains(&key.as_str()) && value.split('x').any(|extent| extent == "0"))
-            .map(|(key, _)| key.as_str())
+            .find(|(key, value)| EXTENTS.contains(key) && value.split('x').any(|extent| extent == "0"))
+            .map(|(key, _)| *key)
     }
 
     pub(super) fn find_text(&self, key: &'static str) -> Option<&str> {
-        self.read_keys.borrow_mut().insert(key);
-        self.values.get(key).map(String::as_str)
+        self.read_keys.borrow_mut().push(key);
+        self.values.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
 
     pub(super) fn has_key(&self, key: &'static str) -> bool {

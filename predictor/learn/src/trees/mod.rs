@@ -1,13 +1,12 @@
 //! Boosted trees as flat arrays, read from XGBoost's JSON and checked once.
 //!
-//! Several rows traverse one tree together, which keeps the tree in the cache and hides memory latency. A leaf is its
-//! own child, so that all rows take the same number of steps. Siblings are adjacent, so a node stores one index. Sums
-//! are in single precision and tree order, as in XGBoost.
+//! A leaf is its own child. Siblings are adjacent, so a node stores one index. Sums are in single precision and tree
+//! order, as in XGBoost.
 
+mod batch;
 pub mod columns;
 
 use crate::error::{Error, Result};
-use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
@@ -18,7 +17,6 @@ const MAX_DEPTH: u32 = 512;
 /// Mantissa bits that leaf values keep after rounding.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
-const LANES: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
@@ -344,39 +342,6 @@ impl Trees {
                 return place;
             }
             place = next;
-        }
-    }
-
-    pub fn predict_rows(&self, matrix: &Matrix) -> Vec<f32> {
-        /// Number of rows per block; the features of a block stay in the L1 cache while all trees are traversed.
-        const BLOCK: usize = 64;
-        assert_eq!(matrix.column_count(), self.features, "rows have the features the trees were grown on");
-        if matrix.row_count() < LANES {
-            return (0..matrix.row_count()).map(|row| self.predict_row(matrix.row(row))).collect();
-        }
-        let mut sums = vec![self.base; matrix.row_count()];
-        for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
-            let first = block * BLOCK;
-            for tree in &self.trees {
-                for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
-                    self.climb_tree(tree, matrix, first + lane * LANES, sums);
-                }
-            }
-        }
-        sums
-    }
-
-    /// Moves up to `LANES` rows through a tree and adds their leaves to `sums`.
-    fn climb_tree(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
-        let mut places = [tree.root as usize; LANES];
-        let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
-        for _ in 0..tree.depth {
-            for (place, row) in places.iter_mut().zip(rows) {
-                *place = self.next_node(*place, row);
-            }
-        }
-        for (sum, place) in sums.iter_mut().zip(places) {
-            *sum += self.leaves[place];
         }
     }
 

@@ -12,6 +12,10 @@ impl Matrix {
         Matrix { columns, values: Vec::new() }
     }
 
+    pub fn with_capacity(columns: usize, rows: usize) -> Matrix {
+        Matrix { columns, values: Vec::with_capacity(columns * rows) }
+    }
+
     pub fn from_rows(columns: usize, values: Vec<f32>) -> Matrix {
         assert!(columns > 0 && values.len().is_multiple_of(columns), "{} values, {columns} columns", values.len());
         Matrix { columns, values }
