@@ -3,7 +3,8 @@
 /// Substrings that an error must all contain, and the hint for it.
 type Advice = (&'static [&'static str], &'static str);
 
-const FILES: [Advice; 12] = [
+const FILES: [Advice; 16] = [
+    (&["`: no such file"], "check the path; relative paths start in the working folder"),
     (&["cannot read `", "(os error 2)"], "check the path; relative paths start in the working folder"),
     (&["cannot read the trace `", "(os error 2)"], "check the path; relative paths start in the working folder"),
     (&["cannot open `", "(os error 2)"], "check the path; relative paths start in the working folder"),
@@ -13,12 +14,16 @@ const FILES: [Advice; 12] = [
     (&["(os error 20)"], "give the path of a folder, not of a file"),
     (&["(os error 21)"], "give the path of a file, not of a folder"),
     (&["is not a configuration"], "compare it with the examples in `configs/`"),
+    (&["is not a mapping of operators"], "compare it with `configs/gpu-ops.toml`"),
+    (&["is not a mapping of thread counts"], "compare it with `configs/mappings/ncnn-threads.toml`"),
+    (&["is not a mapping of language-model kernels"], "compare it with `configs/mappings/aiconfigurator.toml`"),
     (&["is not a Perfetto trace"], "convert other traces with `opcollect trace convert`"),
     (&["cannot use the predictor", "not a predictor file of this program"], "give a file that `oppredict train` wrote"),
     (&["cannot listen on `"], "give an address and a port, such as `--address 127.0.0.1:8177`"),
 ];
 
-const USAGE: [Advice; 5] = [
+const USAGE: [Advice; 6] = [
+    (&["invalid value '-", "invalid digit found in string"], "give a whole number of at least 0"),
     (&["invalid digit found in string"], "give a whole number"),
     (&["number too large"], "give a smaller whole number"),
     (&["invalid float literal"], "give a number, such as 0.5"),
@@ -26,7 +31,7 @@ const USAGE: [Advice; 5] = [
     (&["unexpected value '", "no more were expected"], "remove the value: this flag takes none"),
 ];
 
-const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole number";
+const NEGATIVE: &str = "negative numbers are not accepted here; give 0 or more";
 
 /// Returns a hint for an error that has none.
 pub fn error_hint(text: &str) -> Option<String> {
@@ -90,6 +95,11 @@ mod tests {
         for (error, hint) in [
             ("error: cannot read `x`: No such file or directory (os error 2)", "check the path"),
             ("error: cannot write `a/x`: No such file or directory (os error 2)", "create the folder first"),
+            ("error: cannot use model `x.json`: no such file", "check the path"),
+            (
+                "error: `x.toml` is not a mapping of operators and devices: expected `.`, `=`",
+                "compare it with `configs/",
+            ),
             ("error: cannot read `x`: Is a directory (os error 21)", "give the path of a file"),
             ("error: failed while listing `x`: Not a directory (os error 20)", "give the path of a folder"),
             ("error: cannot use the predictor `x`: not a predictor file of this program", "give a file that"),
@@ -118,10 +128,10 @@ mod tests {
             Some("`opcollect dataset --help` lists its commands and options")
         );
         assert_eq!(of("unexpected argument '-1' found\n\n  tip: to pass '-1'").as_deref(), Some(NEGATIVE));
-        assert_eq!(
-            of("invalid value 'x' for '--n <N>': invalid digit found in string").as_deref(),
-            Some("give a whole number")
-        );
+        for (value, hint) in [("x", "give a whole number"), ("-1", "give a whole number of at least 0")] {
+            let error = format!("invalid value '{value}' for '--n <N>': invalid digit found in string");
+            assert_eq!(of(&error).as_deref(), Some(hint));
+        }
         assert_eq!(of("unexpected argument '--modle' found\n\n  tip: a similar argument exists: '--model'"), None);
         assert_eq!(of("the following required arguments were not provided:\n  --data <PATH>"), None);
     }

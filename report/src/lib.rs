@@ -7,6 +7,8 @@
 
 pub mod activity;
 pub mod advice;
+#[cfg(feature = "clap")]
+pub mod flags;
 mod moment;
 mod number;
 pub mod page;

@@ -25,7 +25,7 @@ pub struct BestQuestion {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Show only times on N threads
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub threads: Option<i64>,
     /// Host or class of hosts [default: this machine]
     ///

@@ -48,6 +48,7 @@ use models::names;
 use options::Models;
 use pace::Pace;
 use progress::terminal_observer;
+use report::flags::{drop_false_suggestion, take_negative_numbers};
 use report::terminal::{print_error, print_notes, print_usage_advice, stdout_paper, take_color_flag};
 use report::{ColorChoice, activity};
 use std::path::PathBuf;
@@ -91,8 +92,9 @@ fn parse_arguments() -> Arguments {
         ColorChoice::Always => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
     };
-    let matches =
-        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| exit_with_error(&error));
+    let matches = take_negative_numbers(Arguments::command().color(colours))
+        .try_get_matches_from(words)
+        .unwrap_or_else(|error| exit_with_error(&drop_false_suggestion(error)));
     activity::begin_activity(format!("`opcollect{}` is running", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }

@@ -33,6 +33,7 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
 use datasets::output::Output;
 use predictor::{Error, Result};
+use report::flags::{drop_false_suggestion, take_negative_numbers};
 use report::terminal::{print_error, print_usage_advice, stdout_paper, take_color_flag};
 use report::{ColorChoice, activity};
 use std::io::Write;
@@ -71,8 +72,9 @@ fn parse_arguments() -> Arguments {
         ColorChoice::Always => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
     };
-    let matches =
-        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
+    let matches = take_negative_numbers(Arguments::command().color(colours))
+        .try_get_matches_from(words)
+        .unwrap_or_else(|error| end_with(&drop_false_suggestion(error)));
     if let Some(name) = matches.subcommand_name() {
         activity::begin_activity(format!("`oppredict {name}` is running"));
     }
