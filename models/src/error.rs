@@ -1,5 +1,6 @@
 //! Errors of this crate, with messages for the user who supplied the model.
 
+use crate::names;
 use thiserror::Error;
 
 /// Result of this crate's functions.
@@ -51,6 +52,16 @@ pub enum Error {
     },
     #[error("`{ty}` has a symbolic dimension, so {what} cannot be counted; bind its symbols first")]
     Symbolic { ty: String, what: &'static str },
+}
+
+impl Error {
+    /// Creates the error for a name that no model has. A path without a file is an unreadable file.
+    pub fn unknown_model(name: &str, hint: String) -> Error {
+        match names::missing_file(name, &hint) {
+            Some(reason) => Error::Unreadable { file: name.to_owned(), reason },
+            None => Error::UnknownModel { name: name.to_owned(), hint },
+        }
+    }
 }
 
 fn after_comma(place: &str) -> String {

@@ -2,11 +2,14 @@
 //! programs use it, so that every unknown name gets the same error: `did you mean …?`, or the known names.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const MAX_SUGGESTIONS: usize = 3;
 /// Maximum length of a compared name. Longer names are truncated to bound the time of the nearest-name search.
 const MAX_NAME_CHARS: usize = 64;
 const MAX_LISTED_NAMES: usize = 256;
+/// Beginning of a suggestion of the nearest names.
+const SUGGESTION: &str = "did you mean";
 
 /// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; or an error with a hint.
 pub fn find_name<'a>(
@@ -49,6 +52,15 @@ pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
 /// Suggests the nearest known names, or returns None if none is near.
 pub fn suggest_nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     did_you_mean(&nearest_names(&normalise_name(name), known.into_iter().map(|name| (name, [].as_slice()))))
+}
+
+/// Returns the problem with an unknown name that is written like a path, with a `/` or the ending `.json`, if there is no
+/// such file or folder. `hint` is the hint for the unknown name.
+pub fn missing_file(name: &str, hint: &str) -> Option<String> {
+    let is_path = name.contains('/') || name.to_ascii_lowercase().ends_with(".json");
+    // A misspelt `owner/model` of a published model looks like a path, so a suggestion is kept.
+    let suggestion = if hint.starts_with(SUGGESTION) { format!("; {hint}") } else { String::new() };
+    (is_path && !Path::new(name).exists()).then(|| format!("no such file{suggestion}"))
 }
 
 /// Finds a device by its name in any spelling, or by words that only this device's name contains, such as `T4`.
@@ -111,8 +123,8 @@ fn did_you_mean(near: &[&str]) -> Option<String> {
     let names = quote_names(near);
     match names.as_slice() {
         [] => None,
-        [only] => Some(format!("did you mean {only}?")),
-        [first @ .., last] => Some(format!("did you mean {} or {last}?", first.join(", "))),
+        [only] => Some(format!("{SUGGESTION} {only}?")),
+        [first @ .., last] => Some(format!("{SUGGESTION} {} or {last}?", first.join(", "))),
     }
 }
 
@@ -147,6 +159,23 @@ mod tests {
         assert_eq!(name_hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
         let many: Vec<String> = (0..300).map(|number| format!("counter_{number}_of_many")).collect();
         assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of the 300 known names is similar");
+    }
+
+    #[test]
+    fn paths_without_a_file_are_named_as_such() {
+        for name in ["absent.json", "absent.JSON", "absent/model", "./absent"] {
+            assert_eq!(
+                missing_file(name, "`opcollect list` shows all names").as_deref(),
+                Some("no such file"),
+                "{name}"
+            );
+        }
+        let hint = "did you mean `llama-3.1-70b`?";
+        let expected = format!("no such file; {hint}");
+        assert_eq!(missing_file("meta-llama/Llama-3.1-71B", hint), Some(expected));
+        for name in ["resnet-19", "conv2d:k=3", env!("CARGO_MANIFEST_DIR"), "./src"] {
+            assert_eq!(missing_file(name, hint), None, "{name}");
+        }
     }
 
     #[test]

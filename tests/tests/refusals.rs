@@ -117,6 +117,13 @@ fn invalid_models() {
         hint: `opcollect list` shows all models; `--modelsource` sets the format of a file
     "#]],
     );
+    check(
+        "absent.json --store store",
+        expect![[r#"
+        error: cannot read `absent.json`: no such file
+        hint: check the path; relative paths start in the working folder
+    "#]],
+    );
     check_says(
         "mlp --budget soon --store store",
         "error: invalid value 'soon' for '--budget <SECONDS>': `soon` is not a duration; write it as `90`, `30m` or `2h`",
@@ -144,6 +151,25 @@ fn invalid_models() {
         "tasks --modelsource local --modelname resnet-19",
         expect![[r#"
         error: cannot use model `resnet-19`: unknown model `resnet-19`; did you mean `resnet-18`, `r3d-18` or `resnet-101`?
+    "#]],
+    );
+}
+
+#[test]
+fn negative_numbers() {
+    check_mlp(
+        "--batchsize -1",
+        expect![[r#"
+        error: `batch` is -1; allowed are 1 to 65536
+    "#]],
+    );
+    check_mlp(
+        "--threads -1",
+        expect![[r#"
+        error: invalid value '-1' for '--threads <N,…>': invalid digit found in string
+
+        For more information, try '--help'.
+        hint: give a whole number of at least 0
     "#]],
     );
 }

@@ -112,14 +112,20 @@ fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
         }
         (Some(given), _) => Ok(given),
         (None, Some(said)) => Ok(said),
-        (None, None) => {
-            let near = names::suggest_nearest(name, zoo::list_models().iter().map(|entry| entry.name));
-            let hint = operator_hint(name).or(near).unwrap_or_else(|| {
-                "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned()
-            });
-            Err(Failure::usage(format!("no source has a model `{name}`")).with_hint(hint))
-        }
+        (None, None) => Err(unknown_model(name)),
     }
+}
+
+/// Returns the error for a name that no source has.
+fn unknown_model(name: &str) -> Failure {
+    let near = names::suggest_nearest(name, zoo::list_models().iter().map(|entry| entry.name));
+    if let Some(problem) = names::missing_file(name, near.as_deref().unwrap_or_default()) {
+        return Failure::usage(format!("cannot read `{name}`: {problem}"));
+    }
+    let hint = operator_hint(name)
+        .or(near)
+        .unwrap_or_else(|| "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned());
+    Failure::usage(format!("no source has a model `{name}`")).with_hint(hint)
 }
 
 /// Parses input shapes. Returns one map from names to shapes per model size: the n-th shape of an input belongs to the

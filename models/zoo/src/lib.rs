@@ -177,7 +177,7 @@ pub fn canonical_name(name: &str) -> Option<String> {
 
 pub fn find_entry(name: &str) -> Result<&'static Entry> {
     let index = names::find_name(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
-    index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
+    index.map(|index| &MODELS[index]).map_err(|hint| Error::unknown_model(name, hint))
 }
 
 #[cfg(test)]

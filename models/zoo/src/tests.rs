@@ -93,6 +93,7 @@ fn spelling_is_forgiving_and_mistakes_get_a_hint() {
     let says = |name: &str| find_entry(name).err().unwrap().to_string();
     assert_eq!(says("resnet19"), "unknown model `resnet19`; did you mean `resnet-18`, `r3d-18` or `resnet-101`?");
     assert_eq!(says("qqqqqqqqqqqq"), "unknown model `qqqqqqqqqqqq`; `opcollect list` shows all names");
+    assert_eq!(says("absent.json"), "cannot read `absent.json`: no such file");
     assert_eq!(build_model("mlp", 0).unwrap_err().to_string(), "model `mlp`: batch size 0 must be at least 1");
 }
 

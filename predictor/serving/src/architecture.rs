@@ -137,13 +137,8 @@ impl Architecture {
         }
         let own = model.rsplit('/').next().unwrap_or(model);
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
-        let place = names::find_name(own, spellings).map_err(|hint| {
-            let known = shipped_names().collect::<Vec<_>>().join(", ");
-            Error::Model {
-                model: model.to_owned(),
-                problem: format!("unknown model; {hint} (known: {known}; or give a config.json)"),
-            }
-        })?;
+        let place = names::find_name(own, spellings)
+            .map_err(|hint| Error::Model { model: model.to_owned(), problem: unknown_model(model, &hint) })?;
         Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
     }
 
@@ -162,6 +157,17 @@ impl Architecture {
             Attention::Latent(latent) => latent.heads,
         }
     }
+}
+
+/// Describes the problem with a name that is neither shipped nor the path of a configuration.
+fn unknown_model(model: &str, hint: &str) -> String {
+    if Path::new(model).is_dir() {
+        return "the folder has no `config.json`".to_owned();
+    }
+    names::missing_file(model, hint).unwrap_or_else(|| {
+        let known = shipped_names().collect::<Vec<_>>().join(", ");
+        format!("unknown model; {hint} (known: {known}; or give a config.json)")
+    })
 }
 
 fn read_text(file: &Path) -> Result<String> {
@@ -211,6 +217,15 @@ mod tests {
     fn unknown_models_and_wrong_configurations_are_refused() {
         let error = Architecture::load_architecture("llama-3.1-71b").expect_err("no such model").to_string();
         assert!(error.contains("did you mean `llama-3.1-70b`"), "{error}");
+        for (model, problem) in [
+            ("absent.json", "no such file"),
+            ("absent/model", "no such file"),
+            ("meta-llama/Llama-3.1-71B", "no such file; did you mean `llama-3.1-70b`"),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/src"), "the folder has no `config.json`"),
+        ] {
+            let error = Architecture::load_architecture(model).expect_err(model).to_string();
+            assert!(error.starts_with(&format!("cannot use model `{model}`: {problem}")), "{error}");
+        }
         for (text, reason) in [
             ("{", "invalid configuration"),
             (r#"{"model_type":"opt"}"#, "models of type `opt` have no gated feed-forward network"),

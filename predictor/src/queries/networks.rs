@@ -65,6 +65,9 @@ impl NetworkQuestion<'_> {
 
     pub fn build_graph(&self) -> Result<models::Graph> {
         let NetworkQuestion { source, name, batch, tokens } = *self;
+        if batch < 1 {
+            return Err(Error::Query(format!("batch size {batch} must be at least 1")));
+        }
         let options = readers::Options { batch, ..readers::Options::default() };
         let file = Path::new(name);
         let graph = match source {
@@ -101,5 +104,17 @@ mod tests {
         let question = NetworkQuestion { source: ModelSource::Torch, name: "no such file.pt2", batch: 1, tokens: 16 };
         let refused = question.distinct_operators().expect_err("there is no file");
         assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
+    }
+
+    #[test]
+    fn missing_files_and_batches_without_samples_are_named() {
+        let refusal = |source, name, batch| {
+            let refused = NetworkQuestion { source, name, batch, tokens: 16 }.distinct_operators();
+            refused.expect_err(name).to_string()
+        };
+        assert_eq!(refusal(ModelSource::Local, "absent.json", 1), "cannot read `absent.json`: no such file");
+        for source in ModelSource::ALL {
+            assert_eq!(refusal(*source, "mlp", -1), "batch size -1 must be at least 1");
+        }
     }
 }

@@ -299,9 +299,7 @@ fn build_from_fields(
 fn find_entry(name: &str) -> Result<&'static Entry> {
     let own = name.rsplit('/').next().unwrap_or(name);
     let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
-    names::find_name(own, spellings)
-        .map(|index| &SHIPPED[index])
-        .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
+    names::find_name(own, spellings).map(|index| &SHIPPED[index]).map_err(|hint| Error::unknown_model(name, hint))
 }
 
 const ACTIVATIONS: &[(&str, UnaryOp)] = &[
