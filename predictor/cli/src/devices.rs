@@ -26,8 +26,8 @@ pub struct Devices {
 }
 
 pub fn run(arguments: &Devices) -> Result<u8> {
-    let files = arguments.predictor.clone().map_or_else(shipped_predictors, |file| Ok(vec![file]))?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read_file).transpose()?;
+    let files = arguments.predictor.clone().map_or_else(shipped_predictors, |file| Ok(vec![file]))?;
     let mut listed: Vec<(String, KnownDevice)> = Vec::new();
     for file in files {
         let mut predictor = bundle::read_bundle(&file)?;

@@ -26,6 +26,12 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     let seconds = MAPPING.replace("unit = \"us\"", "unit = \"ms\"");
     for (mapping, table, reason) in [
         (MAPPING, good.replace("kernel", "grid"), "the mapping lacks the column `grid`"),
+        (MAPPING, good.replace(",k,", ",").replace(",64,64,64", ",64,64"), "the table lacks the column `k`"),
+        (
+            "operator = \"op\"\ntime = ]",
+            good.clone(),
+            "is not a mapping of operators and devices: TOML parse error at line 2",
+        ),
         (MAPPING, good.replace("here", "there"), "the mapping does not describe the device `there`"),
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` must contain numbers, but contains `fast`"),

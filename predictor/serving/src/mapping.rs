@@ -123,7 +123,10 @@ impl Mapping {
     /// Parses a mapping; `path` is only used in errors.
     pub fn parse_mapping(text: &str, path: &Path) -> Result<Mapping> {
         let wrong = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
-        let mapping: Mapping = toml::from_str(text).map_err(|error| wrong(names::with_hint(&error.to_string())))?;
+        let mapping: Mapping = toml::from_str(text).map_err(|error| {
+            let error = samples::Error::mapping_error(path, "language-model kernels", &error);
+            Error::Data(error.to_string())
+        })?;
         mapping.tables.iter().try_for_each(|table| table.check_fields().map_err(&wrong))?;
         Ok(mapping)
     }

@@ -110,6 +110,28 @@ fn wrong_tables_are_refused() {
 }
 
 #[test]
+fn a_file_of_another_name_is_refused_with_the_missing_columns() {
+    let (head, gemm) = MAPPING.split_once("[[tables]]").expect("a table");
+    let (gemm, _) = gemm.split_once("[[tables.drop]]").expect("faults follow the sizes");
+    let experts = gemm.replace("gemm", "moe").replace("{ m = \"m\", n", "{ tokens = \"tokens\", hidden");
+    let experts = experts.replace("k = \"k\" }", "intermediate = \"k\", experts = 8, top_k = 2 }");
+    let mapping = format!("{head}[[tables]]{gemm}[[tables]]{experts}");
+    let mapping = Mapping::parse_mapping(&mapping, Path::new("m.toml")).expect("two tables");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("times.csv");
+    std::fs::write(&file, "system,library,dtype,m,n,latency_ms\n").expect("a table");
+    let error = Measurements::read_tables(&file, &mapping).expect_err("no column `k`").to_string();
+    assert!(error.contains("(`gemm.csv` also has `k`)") && error.contains("`gemm.csv`, `moe.csv`"), "{error}");
+}
+
+#[test]
+fn a_broken_mapping_is_named_with_its_line() {
+    let error = read("source = \"somewhere\"\nlicence =", HEADER).expect_err("no value");
+    let start = "`m.toml` is not a mapping of language-model kernels: TOML parse error at line 2";
+    assert!(error.starts_with(start), "{error}");
+}
+
+#[test]
 fn the_public_tables_are_read_through_the_mapping_that_ships() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder: PathBuf = root.join("../shared/data/public-ops/aic");

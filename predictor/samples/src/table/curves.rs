@@ -6,7 +6,6 @@ use super::mapping::Time;
 use super::{Cells, Table};
 use crate::error::{Error, Result};
 use crate::text::read_bounded;
-use models::names;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,7 +49,7 @@ impl CurveMapping {
         const BYTES_MAX: u64 = 1 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let mapping: CurveMapping =
-            toml::from_str(&text).map_err(|error| Error::table_error(path, names::with_hint(&error.to_string())))?;
+            toml::from_str(&text).map_err(|error| Error::mapping_error(path, "thread counts", &error))?;
         match mapping.time.unit_contradiction() {
             Some(problem) => Err(Error::table_error(path, problem)),
             None => Ok(mapping),
@@ -167,7 +166,7 @@ mod tests {
         let header = "network,machine,threads,t_ms,gpu";
         for (table, named) in [
             (format!("{header},dtype\na,x,1,2,-1,f32\n"), "`dtype`"),
-            ("network,machine,threads,t_ms\na,x,1,2\n".to_owned(), "`gpu`"),
+            ("network,machine,threads,t_ms\na,x,1,2\n".to_owned(), "the table lacks the column `gpu`"),
             (format!("{header}\na,x,0,2,-1\n"), "row 1"),
             (format!("{header}\na,x,1,-2,-1\n"), "row 1"),
         ] {
@@ -176,5 +175,7 @@ mod tests {
         }
         let problem = curves(&MAPPING.replace("unit = \"ms\"", "unit = \"s\""), "").expect_err("refused").to_string();
         assert!(problem.contains("ends in `ms`"), "{problem}");
+        let problem = curves("operator = [", "").expect_err("refused").to_string();
+        assert!(problem.contains("m.toml` is not a mapping of thread counts: TOML parse error at line 1"), "{problem}");
     }
 }

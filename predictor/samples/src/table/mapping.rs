@@ -126,7 +126,7 @@ impl Mapping {
     /// Parses the text of a mapping; `path` is only used in errors.
     pub fn parse_text(text: &str, path: &Path) -> Result<Mapping> {
         let mapping: Mapping =
-            toml::from_str(text).map_err(|error| Error::table_error(path, names::with_hint(&error.to_string())))?;
+            toml::from_str(text).map_err(|error| Error::mapping_error(path, "operators and devices", &error))?;
         if let Some(problem) = mapping.time.unit_contradiction() {
             return Err(Error::table_error(path, problem));
         }
