@@ -3,7 +3,7 @@
 use crate::kernels;
 use crate::language_models::evaluate_servers;
 use crate::loading::{load_samples, load_unmeasured_samples};
-use crate::options::{Data, parse_loss_reduction};
+use crate::options::{Data, parse_not_negative, parse_share};
 use crate::{DONE, WORSE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::Learner;
@@ -82,13 +82,13 @@ pub struct Eval {
     /// Score only rows with at most this coefficient of variation, as in 0.03
     ///
     /// All rows are used for training.
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub score_cv: Option<f64>,
     /// Score only experiments whose repetitions agree within this share
     ///
     /// Scored experiments have several measurements, all within this share of their median, such as 0.03. All
     /// experiments are used for training.
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub score_apart: Option<f64>,
     /// Score only default schedules; all schedules are used for training
     #[arg(long)]
@@ -103,7 +103,7 @@ pub struct Eval {
     #[arg(long, default_value = "code", value_name = "NAME")]
     pub know: String,
     /// Minimum loss reduction of a split of our trees, as in `train`
-    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_loss_reduction)]
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_not_negative)]
     pub min_split_loss: f64,
     /// Show the learning curve over the number of training shapes
     ///

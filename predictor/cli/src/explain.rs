@@ -44,7 +44,7 @@ pub struct Explain {
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// Number of threads of the operator
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable
     ///

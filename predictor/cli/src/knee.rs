@@ -3,7 +3,7 @@
 use crate::installation::find_collector;
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
-use crate::options::PredictorFlags;
+use crate::options::{PredictorFlags, refuse_flags};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
@@ -27,12 +27,12 @@ pub struct KneeArguments {
     #[arg(long, value_name = "TEXT", required_unless_present = "model")]
     pub op: Option<String>,
     /// Language model on GPUs instead of an operator, such as `llama-3.1-70b`
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html", "data"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html", "data", "calibration", "most_threads", "threads", "knob", "extrapolate"])]
     pub model: Option<String>,
     /// Use a table of measured thread counts instead of a predictor; repeatable
     ///
     /// Uses the rows of --op on --device. Curves of other machines in the table are the prior.
-    #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
+    #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over", "extrapolate"])]
     pub data: Vec<PathBuf>,
     /// TOML file with the columns of operator, device, threads and time
     #[arg(long, value_name = "FILE", requires = "data")]
@@ -47,14 +47,14 @@ pub struct KneeArguments {
     /// `threads` or a knob such as `tile_x`; with --model `batch` or `context` [default: threads, with --model batch].
     #[arg(long, value_name = "NAME")]
     pub over: Vec<String>,
-    /// Concurrent requests of --model, for curves over the context
-    #[arg(long, default_value_t = 1, value_name = "N", requires = "model")]
-    pub batch: i64,
+    /// Concurrent requests of --model, for curves over the context [default: 1]
+    #[arg(long, value_name = "N", requires = "model")]
+    pub batch: Option<i64>,
     /// Maximum number of threads of the curve [default: that of the training data]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub most_threads: Option<u32>,
     /// Number of threads for curves over knobs [default: all of the device]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Fixed knob, such as `tile_c=8`; repeatable
     ///
@@ -86,15 +86,42 @@ pub struct KneeArguments {
     pub server: ServerFlags,
 }
 
+impl KneeArguments {
+    /// Returns the axes of the curves.
+    fn axes(&self) -> Vec<&str> {
+        let default = if self.model.is_some() { "batch" } else { "threads" };
+        match self.over.is_empty() {
+            true => vec![default],
+            false => self.over.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Refuses flags that would be ignored.
+    fn refuse_unused(&self) -> Result<()> {
+        let axes = self.axes();
+        let is_only_axis = |name: &str| axes.iter().all(|axis| *axis == name);
+        if self.model.is_some() {
+            let is_unused = self.batch.is_some() && is_only_axis("batch");
+            refuse_flags("curves over the batch size, which vary it", &[("--batch", is_unused)])?;
+            let is_unused = self.server.input_tokens.is_some() && is_only_axis("context");
+            return refuse_flags("curves over the context, which vary it", &[("--context", is_unused)]);
+        }
+        let of_servers = "--dtype, --tensor-parallel, --context and other flags of servers";
+        refuse_flags("--op; servers are predicted for --model", &[(of_servers, self.server.is_given())])?;
+        let is_unused = self.threads.is_some() && is_only_axis("threads");
+        refuse_flags("curves over threads, which vary them", &[("--threads", is_unused)])?;
+        let is_unused = self.most_threads.is_some() && !axes.contains(&"threads");
+        refuse_flags("curves over knobs", &[("--most-threads", is_unused)])
+    }
+}
+
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
+    arguments.refuse_unused()?;
     if let Some(model) = &arguments.model {
-        let question = arguments.server.server_question(model, arguments.device.as_deref(), arguments.batch)?;
-        return language_models::print_knees(
-            &question,
-            &arguments.over,
-            arguments.asked.predictor.as_deref(),
-            arguments.json,
-        );
+        let (device, batch) = (arguments.device.as_deref(), arguments.batch.unwrap_or(1));
+        let question = arguments.server.server_question(model, device, batch)?;
+        let predictor = arguments.asked.predictor.as_deref();
+        return language_models::print_knees(&question, &arguments.axes(), predictor, arguments.json);
     }
     let Some(text) = &arguments.op else {
         return Err(Error::Query("give --op or --model".to_owned()));
@@ -120,9 +147,8 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     });
     let options = KneeOptions { most_threads: arguments.most_threads, probing };
     let mut knees = Vec::new();
-    let over = if arguments.over.is_empty() { vec!["threads".to_owned()] } else { arguments.over.clone() };
-    for over in over {
-        let found = find_knee(&predictor, &operator, &usual, &over, &options)?;
+    for over in arguments.axes() {
+        let found = find_knee(&predictor, &operator, &usual, over, &options)?;
         print_text(arguments.json, &describe_knee(&operator.text, &found))?;
         knees.push(found);
     }

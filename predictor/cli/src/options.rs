@@ -90,14 +90,35 @@ pub struct TimesFlags {
 }
 
 /// Parses a limit that is a positive number; `inf` disables the limit.
-fn parse_share(text: &str) -> std::result::Result<f64, String> {
+pub fn parse_share(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if number > 0.0 { Ok(number) } else { Err("must be larger than 0; `inf` disables the limit".to_owned()) }
 }
 
-pub fn parse_loss_reduction(text: &str) -> std::result::Result<f64, String> {
+pub fn parse_not_negative(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
+}
+
+/// Default sequence length of a transformer.
+const SEQUENCE: i64 = 128;
+
+/// Returns the sequence length, by default that of `SEQUENCE`. A given length is refused if no model is a transformer.
+pub fn sequence_length(given: Option<i64>, mut sources: impl Iterator<Item = ModelSource>) -> Result<i64> {
+    match given {
+        Some(_) if !sources.any(|source| source == ModelSource::Transformers) => Err(Error::Query(
+            "--sequence applies only to transformers, such as `gpt2`; other models have a fixed length".to_owned(),
+        )),
+        _ => Ok(given.unwrap_or(SEQUENCE)),
+    }
+}
+
+/// Returns an error for the first given flag of a list; none of these flags would affect the subject.
+pub fn refuse_flags(subject: &str, flags: &[(&str, bool)]) -> Result<()> {
+    match flags.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Error::Query(format!("{flag} cannot be used with {subject}"))),
+        None => Ok(()),
+    }
 }
 
 pub fn model_source() -> impl TypedValueParser<Value = ModelSource> {

@@ -1,7 +1,7 @@
 //! The command `oppredict place`.
 
 use crate::installation::predictor_file;
-use crate::options::model_source;
+use crate::options::{model_source, parse_not_negative, sequence_length};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::placement::{Edge, Placement};
@@ -23,12 +23,16 @@ Examples:
   oppredict place --times times.csv --off 10
   oppredict place --model googlenet --predictor gpus.opp --device A100 --device T4 --link-us 10 --link-gb-per-s 12";
 
+/// Flags of networks. A table of times has neither models nor devices to choose, and no transfers between operators.
+const NETWORK_FLAGS: [&str; 8] =
+    ["model", "modelsource", "sequence", "batchsize", "predictor", "device", "link_us", "link_gb_per_s"];
+
 #[derive(Clone, Debug, Args)]
 pub struct PlaceArguments {
     /// Table of times in ns, measured or simulated
     ///
     /// A CSV file with the header `operator,DEVICE,DEVICE…` and one operator per line.
-    #[arg(long = "times", value_name = "FILE", conflicts_with_all = ["model", "predictor"])]
+    #[arg(long = "times", value_name = "FILE", conflicts_with_all = NETWORK_FLAGS)]
     pub table: Option<PathBuf>,
     /// Neural network, whose dependencies between operators are respected
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
@@ -36,9 +40,9 @@ pub struct PlaceArguments {
     /// Source of --model [default: derived from its name]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Sequence length of a transformer, in tokens
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    pub sequence: i64,
+    /// Sequence length of a transformer, in tokens [default: 128]
+    #[arg(long, value_name = "N")]
+    pub sequence: Option<i64>,
     /// Batch size
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
@@ -49,7 +53,7 @@ pub struct PlaceArguments {
     #[arg(long, value_name = "NAME")]
     pub device: Vec<String>,
     /// Latency of a transfer between two devices, in microseconds
-    #[arg(long, default_value_t = 0.0, value_name = "TIME")]
+    #[arg(long, default_value_t = 0.0, value_name = "TIME", value_parser = parse_not_negative)]
     pub link_us: f64,
     /// Bandwidth between two devices, in gigabytes per second
     #[arg(long, default_value_t = 10.0, value_name = "RATE")]
@@ -58,7 +62,7 @@ pub struct PlaceArguments {
     #[arg(long, value_name = "DEVICE=WATTS")]
     pub watts: Vec<String>,
     /// Cost of energy, in microseconds per joule
-    #[arg(long, default_value_t = 0.0, value_name = "PRICE", requires = "watts")]
+    #[arg(long, default_value_t = 0.0, value_name = "PRICE", requires = "watts", value_parser = parse_not_negative)]
     pub price_us_per_j: f64,
     /// Largest assumed error of times in percent, for the printed guarantee
     #[arg(long, value_name = "PERCENT")]
@@ -110,15 +114,12 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
     };
+    let source = ModelSource::infer_source(arguments.modelsource, model);
+    let tokens = sequence_length(arguments.sequence, [source].into_iter())?;
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
     print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
-    let question = NetworkQuestion {
-        source: ModelSource::infer_source(arguments.modelsource, model),
-        name: model,
-        batch: arguments.batchsize,
-        tokens: arguments.sequence,
-    };
+    let question = NetworkQuestion { source, name: model, batch: arguments.batchsize, tokens };
     let name = file_label(&file);
     let (table, edges) = times_of_network((&predictor, &name), &question, &arguments.device)?;
     Ok((question.describe(), table, edges))

@@ -1,7 +1,7 @@
 //! The commands `oppredict plan` and `oppredict stages`.
 
 use crate::loading::read_times;
-use crate::options::{TimesFlags, model_source};
+use crate::options::{TimesFlags, model_source, parse_not_negative, sequence_length};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
@@ -30,9 +30,9 @@ pub struct PlanArguments {
     /// Source of --model [default: derived from its name]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Sequence length of a transformer, in tokens
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    pub sequence: i64,
+    /// Sequence length of a transformer, in tokens [default: 128]
+    #[arg(long, value_name = "N")]
+    pub sequence: Option<i64>,
     /// Batch size
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
@@ -42,7 +42,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Cost of starting and joining concurrent groups in microseconds [default: 1]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_not_negative)]
     pub barrier_us: Option<f64>,
     /// Write the plan for `opcollect model run --plan`
     #[arg(long, value_name = "FILE")]
@@ -110,13 +110,10 @@ impl PlanOfTimes {
 }
 
 fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
+    let source = ModelSource::infer_source(arguments.modelsource, &arguments.model);
+    let tokens = sequence_length(arguments.sequence, [source].into_iter())?;
     let known = read_times(&arguments.times, false)?;
-    let question = NetworkQuestion {
-        source: ModelSource::infer_source(arguments.modelsource, &arguments.model),
-        name: &arguments.model,
-        batch: arguments.batchsize,
-        tokens: arguments.sequence,
-    };
+    let question = NetworkQuestion { source, name: &arguments.model, batch: arguments.batchsize, tokens };
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
     let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();

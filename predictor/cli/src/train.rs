@@ -3,7 +3,7 @@
 use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;
 use crate::loading::load_samples;
-use crate::options::{Data, parse_loss_reduction};
+use crate::options::{Data, parse_not_negative};
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::predictor::Predictor;
@@ -36,7 +36,7 @@ pub struct Train {
     /// Minimum loss reduction of a split, in squared error of log times
     ///
     /// Larger values make a smaller file with slightly larger errors.
-    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_loss_reduction)]
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_not_negative)]
     pub min_split_loss: f64,
     /// Maximum number of rows of language-model kernels [default: all]
     ///

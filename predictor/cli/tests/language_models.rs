@@ -90,15 +90,94 @@ fn wrong_questions_are_refused_with_a_way_out() {
         ("predict --model llama-3.1-8b --device h100_sxm --power-limit 200", "--power-limit cannot be used with"),
         ("predict --op relu:shape=8 --dtype fp8", "servers are predicted for --model alone"),
         ("predict --model llama-3.1-8b", "a server needs a GPU: name one with --device"),
+        ("predict --model llama-3.1-8b --device h100_sxm --mapping m.toml", "--mapping cannot be used with language"),
+        ("predict --model absent.json --dtype fp8", "`absent.json`: no such file\nhint: check the path"),
+        ("predict --model llama-3.1-8b --device h100_sxm --batch -1", "--batch must be from 1"),
         (
             "knee --model llama-3.1-8b --device h100_sxm --over threads",
             "unknown quantity of a server's curve `threads`",
         ),
+        ("knee --model llama-3.1-8b --device h100_sxm --batch 4", "--batch cannot be used with curves over the batch"),
+        (
+            "knee --model llama-3.1-8b --device h100_sxm --over context --context 4096",
+            "--context cannot be used with curves over the context",
+        ),
+        ("knee --model llama-3.1-8b --device h100_sxm --extrapolate", "cannot be used with '--extrapolate'"),
+        ("knee --op relu:shape=8 --dtype fp8", "cannot be used with --op; servers are predicted for --model"),
     ] {
-        let (code, text, error) = oppredict(line);
-        assert_eq!((code, text.as_str()), (2, ""), "{line}: {error}");
-        assert!(error.contains(reason) && error.starts_with("error: "), "{line}: {error}");
+        check_refused(line, reason);
     }
+}
+
+#[track_caller]
+fn check_refused(line: &str, reason: &str) {
+    let (code, text, error) = oppredict(line);
+    assert_eq!((code, text.as_str()), (2, ""), "{line}: {error}");
+    assert!(error.contains(reason) && error.starts_with("error: "), "{line}: {error}");
+    assert!(!error.contains("-- -"), "a negative number is no name: {error}");
+}
+
+#[test]
+fn unused_flags_and_wrong_numbers_are_refused() {
+    for (line, reason) in [
+        ("predict --op relu:shape=8 --batchsize 4", "--batchsize cannot be used with operators alone"),
+        ("predict --model resnet-18 --sequence 64", "--sequence applies only to transformers"),
+        ("plan --model resnet-18 --threads 2 --sequence 64", "--sequence applies only to transformers"),
+        ("place --model resnet-18 --sequence 64", "--sequence applies only to transformers"),
+        ("knee --op relu:shape=8 --threads 2", "--threads cannot be used with curves over threads"),
+        (
+            "knee --op relu:shape=8 --over tile_x --most-threads 2",
+            "--most-threads cannot be used with curves over knobs",
+        ),
+        ("predict --op relu:shape=8 --threads -1", "-1 is not in 1..=4096"),
+        ("predict --model resnet-18 --dispatch-us -1", "give a number of at least 0"),
+        ("plan --model resnet-18 --threads 2 --barrier-us -1.5", "give a number of at least 0"),
+        ("place --times absent.csv --watts a=1 --price-us-per-j -1", "give a number of at least 0"),
+        ("eval --data absent --seeds -1", "hint: give a whole number of at least 0"),
+        ("eval --data absent --score-cv -0.1", "must be larger than 0"),
+        ("adapt --this-host --seconds -30s", "hint: negative numbers are not accepted here"),
+    ] {
+        check_refused(line, reason);
+    }
+    for flag in ["modelsource local", "sequence 8", "batchsize 2", "device cpu", "link-us 1", "link-gb-per-s 1"] {
+        let name = flag.split(' ').next().expect("a name");
+        check_refused(&format!("place --times absent.csv --{flag}"), &format!("cannot be used with '--{name} <"));
+    }
+}
+
+#[test]
+fn unreadable_files_are_named_with_a_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("broken");
+    std::fs::write(&file, "operator = \"op\"\ndevice = \n").expect("a file");
+    let file = file.display();
+    let mapping = format!("`{file}` is not a mapping of operators and devices: TOML parse error at line 2");
+    let (code, _, error) = oppredict(&format!("devices --predictor absent.opp --mapping {file}"));
+    assert_eq!(code, 2, "{error}");
+    assert!(error.starts_with(&format!("error: {mapping}")), "{error}");
+    assert!(error.contains("hint: compare it with `configs/gpu-ops.toml`"), "{error}");
+    // A file of no known format is read as a configuration.
+    check_refused(&format!("predict {file} --threads 1"), &format!("`{file}`: invalid configuration"));
+}
+
+#[test]
+fn curves_have_the_warnings_of_their_points() {
+    let (code, text, notes) = oppredict("knee --model llama-3.1-8b --device b200_sxm --dtype fp8_block --json");
+    assert_eq!(code, 0, "{notes}");
+    assert!(notes.contains("the kernels of one decoding step are predicted to take"), "{notes}");
+    let document: Value = serde_json::from_str(&text).expect("one document");
+    assert_eq!(document["notes"].as_array().map(Vec::len), Some(notes.lines().count()), "{document}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("config.json");
+    let text = include_str!("../../../configs/transformers/qwen3-0.6b.json");
+    let mut fields: Value = serde_json::from_str(text).expect("a configuration");
+    (fields["vision_config"], fields["max_position_embeddings"]) = (serde_json::json!({}), 40_960.into());
+    std::fs::write(&config, fields.to_string()).expect("a file");
+    let line = format!("knee --model {} --device h100_sxm --over batch --over context --batch 2", config.display());
+    let (code, _, notes) = oppredict(&line);
+    assert_eq!(code, 0, "{notes}");
+    assert_eq!(notes.matches("only the text model is counted").count(), 1, "{notes}");
+    assert!(notes.contains("warning: at context 65536 and 1 other point of the curve: 66560 tokens"), "{notes}");
 }
 
 #[test]

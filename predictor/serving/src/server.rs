@@ -122,6 +122,29 @@ pub struct ServerAnswer {
     pub similarity: Option<f64>,
 }
 
+/// A reason to doubt an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerWarning {
+    pub cause: WarningCause,
+    pub text: String,
+}
+
+/// Cause of a warning. The text of a warning depends on the load, its cause does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarningCause {
+    /// The requests do not fit in memory.
+    Memory,
+    /// The kernels of a prompt take longer than the time to the first token.
+    FirstToken,
+    /// The kernels of a decoding step take longer than the time per token.
+    PerToken,
+    /// No measured server is similar.
+    Similarity,
+    /// The model supports fewer tokens.
+    MaxTokens,
+    UncountedParts,
+}
+
 #[derive(Clone, Debug)]
 pub struct ServerWork {
     pub prefill: PassTime,
@@ -231,20 +254,21 @@ impl Deployment {
     }
 
     /// Returns what the answer to a load leaves out or assumes beyond the model's configuration.
-    pub fn model_warnings(&self, load: &ServerLoad) -> Vec<String> {
+    pub fn model_warnings(&self, load: &ServerLoad) -> Vec<ServerWarning> {
         let mut warnings = Vec::new();
+        let mut warn = |cause, text| warnings.push(ServerWarning { cause, text });
         let tokens = load.input_tokens + load.output_tokens;
         if let Some(most) = self.model.max_tokens.filter(|most| tokens > *most) {
-            warnings.push(format!(
+            let text = format!(
                 "{tokens} tokens of prompt and answer are more than the {most} that the model supports \
                  (`max_position_embeddings`)"
-            ));
+            );
+            warn(WarningCause::MaxTokens, text);
         }
         if !self.model.uncounted_parts.is_empty() {
-            warnings.push(format!(
-                "only the text model is counted, not its other inputs: {}",
-                self.model.uncounted_parts.join(", ")
-            ));
+            let parts = self.model.uncounted_parts.join(", ");
+            let text = format!("only the text model is counted, not its other inputs: {parts}");
+            warn(WarningCause::UncountedParts, text);
         }
         warnings
     }

@@ -276,7 +276,8 @@ fn warnings_name_what_an_answer_leaves_out() {
             prefill: pool,
             decode: pool,
         };
-        deployment.model_warnings(&ServerLoad { concurrency: 1, input_tokens, output_tokens })
+        let warnings = deployment.model_warnings(&ServerLoad { concurrency: 1, input_tokens, output_tokens });
+        warnings.into_iter().map(|warning| warning.text).collect::<Vec<_>>()
     };
     let limited = small(json!({ "max_position_embeddings": 4096 }));
     assert_eq!(warnings(&limited, 4000, 96), Vec::<String>::new());

@@ -9,7 +9,7 @@ use report::format_duration;
 use report::terminal::print_notes;
 use serde_json::{Value, json};
 use serving::KernelTimes;
-use serving::server::{ServerAnswer, shipped_overheads};
+use serving::server::{ServerAnswer, ServerWarning, WarningCause, shipped_overheads};
 use std::path::Path;
 
 /// Similarity to measured servers below which a prediction is reported as an extrapolation.
@@ -21,7 +21,7 @@ pub fn predict_servers(questions: &[ServerQuestion], predictor: Option<&Path>, a
     let times = kernel_times(predictor)?;
     for question in questions {
         let answer = predict_server(question, &times)?;
-        let notes = answer_notes(question, &answer);
+        let notes: Vec<String> = answer_warnings(question, &answer).into_iter().map(|warning| warning.text).collect();
         has_losses |= !answer.memory.is_sufficient();
         print_text(as_json, &texts::format_answer(question, &answer))?;
         print_notes("warning", &notes);
@@ -44,38 +44,46 @@ pub fn predict_server(question: &ServerQuestion, times: &dyn KernelTimes) -> Res
     Ok(question.deployment.predict_server(&question.load, times, Some(shipped_overheads()))?)
 }
 
-fn answer_notes(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<String> {
-    let mut notes = Vec::new();
-    let memory = &answer.memory;
-    if !memory.is_sufficient() {
-        let needed = texts::format_gigabytes(memory.needed_bytes());
-        let device = &question.deployment.device.name;
-        let most = match memory.max_sequences {
-            0 => "no request fits; use more GPUs or a smaller number format".to_owned(),
-            most => format!("at most {most} requests fit"),
-        };
-        notes.push(format!(
-            "does not fit in memory: each `{device}` needs {needed}, but {} are usable; {most}",
-            texts::format_gigabytes(memory.usable_bytes)
-        ));
+/// Returns the reasons to doubt an answer.
+pub fn answer_warnings(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<ServerWarning> {
+    let mut warnings = Vec::new();
+    let mut warn = |cause, text| warnings.push(ServerWarning { cause, text });
+    if let Some(text) = memory_warning(question, answer) {
+        warn(WarningCause::Memory, text);
     }
     let contradictions = [
-        ("the time to first token", &answer.first_token, "one prompt", answer.prefill.seconds),
-        ("the time per token", &answer.per_token, "one decoding step", answer.decode.seconds),
+        (WarningCause::FirstToken, "the time to first token", &answer.first_token, "one prompt", &answer.prefill),
+        (WarningCause::PerToken, "the time per token", &answer.per_token, "one decoding step", &answer.decode),
     ];
-    for (what, predicted, pass, kernels) in contradictions {
-        if kernels > predicted.high {
-            notes.push(format!(
-                "the kernels of {pass} are predicted to take {}, longer than {what}, which is learned from whole servers: one of the two is wrong",
-                format_duration(1e9 * kernels)
-            ));
+    for (cause, what, predicted, pass, kernels) in contradictions {
+        if kernels.seconds > predicted.high {
+            let time = format_duration(1e9 * kernels.seconds);
+            let text = format!(
+                "the kernels of {pass} are predicted to take {time}, longer than {what}, which is learned from whole \
+                 servers: one of the two is wrong"
+            );
+            warn(cause, text);
         }
     }
     if answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY) {
-        notes.push("no measured server is similar, so the framework overheads are extrapolated".to_owned());
+        let text = "no measured server is similar, so the framework overheads are extrapolated".to_owned();
+        warn(WarningCause::Similarity, text);
     }
-    notes.extend(question.deployment.model_warnings(&question.load));
-    notes
+    warnings.extend(question.deployment.model_warnings(&question.load));
+    warnings
+}
+
+/// States how much memory is missing; None if the requests fit.
+fn memory_warning(question: &ServerQuestion, answer: &ServerAnswer) -> Option<String> {
+    let memory = &answer.memory;
+    let most = match memory.max_sequences {
+        0 => "no request fits; use more GPUs or a smaller number format".to_owned(),
+        most => format!("at most {most} requests fit"),
+    };
+    let (device, needed) = (&question.deployment.device.name, texts::format_gigabytes(memory.needed_bytes()));
+    let usable = texts::format_gigabytes(memory.usable_bytes);
+    (!memory.is_sufficient())
+        .then(|| format!("does not fit in memory: each `{device}` needs {needed}, but {usable} are usable; {most}"))
 }
 
 fn answer_document(question: &ServerQuestion, answer: &ServerAnswer, notes: &[String]) -> Value {

@@ -1,15 +1,16 @@
 //! The command `oppredict knee` for language-model servers: times over batch size or context length.
 
 use super::ServerQuestion;
-use super::answers::{kernel_times, predict_server};
+use super::answers::{answer_warnings, kernel_times, predict_server};
 use super::texts::format_heading;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
 use predictor::{Error, Result};
-use report::{Cell, Table, format_duration, format_number, number_column, text_column};
+use report::terminal::print_notes;
+use report::{Cell, Table, format_count, format_duration, format_number, number_column, text_column};
 use serde::Serialize;
 use serde_json::json;
 use serving::KernelTimes;
-use serving::server::ServerAnswer;
+use serving::server::{ServerAnswer, ServerWarning, WarningCause};
 use std::path::Path;
 
 const MAX_BATCH: u64 = 1024;
@@ -29,6 +30,8 @@ struct ServerPoint {
     tokens_per_s_per_user: f64,
     tokens_per_s_per_gpu: f64,
     fits: bool,
+    #[serde(skip)]
+    warnings: Vec<ServerWarning>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -38,18 +41,21 @@ struct ServerCurve {
     points: Vec<ServerPoint>,
 }
 
-pub fn print_knees(question: &ServerQuestion, over: &[String], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
-    let over = if over.is_empty() { vec!["batch".to_owned()] } else { over.to_vec() };
+pub fn print_knees(question: &ServerQuestion, over: &[&str], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
     let times = kernel_times(predictor)?;
     let curves = over.iter().map(|name| compute_curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
     print_text(as_json, &format_heading(question))?;
     for curve in &curves {
         print_text(as_json, &describe_curve(curve))?;
     }
+    let notes = merge_warnings(&curves);
+    print_notes("warning", &notes);
     if as_json {
         let deployment = &question.deployment;
         let (model, device) = (&deployment.model.name, &deployment.device.name);
-        print_json(&json!({ "model": model, "device": device, "load": question.load, "curves": curves }))?;
+        print_json(
+            &json!({ "model": model, "device": device, "load": question.load, "curves": curves, "notes": notes }),
+        )?;
     }
     let is_complete = curves.iter().all(|curve| curve.points.iter().any(|point| point.fits));
     Ok(if is_complete { DONE } else { DONE_WITH_LOSSES })
@@ -70,14 +76,15 @@ fn compute_curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes)
             "batch" => load.concurrency = at,
             _ => load.input_tokens = at,
         }
-        let answer = predict_server(&ServerQuestion { deployment: question.deployment.clone(), load }, times)?;
-        points.push(curve_point(at, &answer));
+        let question = ServerQuestion { deployment: question.deployment.clone(), load };
+        let answer = predict_server(&question, times)?;
+        points.push(curve_point(at, &answer, answer_warnings(&question, &answer)));
     }
     let knee = if over == "batch" { batch_knee(&points) } else { context_knee(&points) };
     Ok(ServerCurve { over: over.to_owned(), knee, points })
 }
 
-fn curve_point(at: u64, answer: &ServerAnswer) -> ServerPoint {
+fn curve_point(at: u64, answer: &ServerAnswer, warnings: Vec<ServerWarning>) -> ServerPoint {
     ServerPoint {
         at,
         first_token_s: answer.first_token.seconds,
@@ -85,7 +92,46 @@ fn curve_point(at: u64, answer: &ServerAnswer) -> ServerPoint {
         tokens_per_s_per_user: answer.tokens_per_s_per_user,
         tokens_per_s_per_gpu: answer.tokens_per_s_per_gpu,
         fits: answer.memory.is_sufficient(),
+        warnings,
     }
+}
+
+/// Returns the warnings of all curves, each cause once per curve. Points that do not fit in memory are marked in the
+/// table instead.
+fn merge_warnings(curves: &[ServerCurve]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in curves.iter().flat_map(curve_warnings) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+fn curve_warnings(curve: &ServerCurve) -> Vec<String> {
+    let mut by_cause: Vec<Vec<(u64, &ServerWarning)>> = Vec::new();
+    for point in &curve.points {
+        for warning in point.warnings.iter().filter(|warning| warning.cause != WarningCause::Memory) {
+            match by_cause.iter_mut().find(|alike| alike[0].1.cause == warning.cause) {
+                Some(alike) => alike.push((point.at, warning)),
+                None => by_cause.push(vec![(point.at, warning)]),
+            }
+        }
+    }
+    by_cause.iter().map(|alike| describe_warnings(alike, curve)).collect()
+}
+
+/// Describes the warnings of one cause in the words of the first. Names its point, unless the same holds for all points.
+fn describe_warnings(alike: &[(u64, &ServerWarning)], curve: &ServerCurve) -> String {
+    let (at, first) = alike[0];
+    if alike.len() == curve.points.len() && alike.iter().all(|(_, warning)| *warning == first) {
+        return first.text.clone();
+    }
+    let others = match alike.len() - 1 {
+        0 => String::new(),
+        count => format!(" and {} of the curve", format_count(count, "other point")),
+    };
+    format!("at {} {at}{others}: {}", curve.over, first.text)
 }
 
 /// Returns the first batch size whose doubling does not fit in memory or increases the throughput too little.
@@ -159,6 +205,7 @@ mod tests {
             tokens_per_s_per_user: 1.0,
             tokens_per_s_per_gpu: *tokens_per_s_per_gpu,
             fits: *fits,
+            warnings: Vec::new(),
         };
         gains.iter().enumerate().map(point).collect()
     }
@@ -170,5 +217,31 @@ mod tests {
         let full = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.0, 38.0, false)]);
         assert_eq!((batch_knee(&full), context_knee(&full)), (Some(2), None));
         assert_eq!(batch_knee(&points(&[(1.0, 1.0, false)])), None);
+    }
+
+    #[test]
+    fn each_cause_is_one_warning() {
+        let warning = |cause, text: &str| ServerWarning { cause, text: text.to_owned() };
+        let parts = || warning(WarningCause::UncountedParts, "no vision");
+        let mut points = points(&[(1.0, 1.0, true); 3]);
+        points[0].warnings = vec![parts()];
+        points[1].warnings = vec![warning(WarningCause::PerToken, "1 ms"), parts()];
+        points[2].warnings = vec![
+            warning(WarningCause::Memory, "does not fit"),
+            warning(WarningCause::PerToken, "2 ms"),
+            parts(),
+            warning(WarningCause::MaxTokens, "5 tokens"),
+        ];
+        let curve = |over: &str| ServerCurve { over: over.to_owned(), knee: None, points: points.clone() };
+        assert_eq!(
+            merge_warnings(&[curve("batch"), curve("context")]),
+            [
+                "no vision",
+                "at batch 2 and 1 other point of the curve: 1 ms",
+                "at batch 4: 5 tokens",
+                "at context 2 and 1 other point of the curve: 1 ms",
+                "at context 4: 5 tokens",
+            ]
+        );
     }
 }

@@ -7,7 +7,7 @@ mod texts;
 use crate::kernels::{self, KernelQuestion};
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
-use crate::options::{PredictorFlags, model_source};
+use crate::options::{PredictorFlags, model_source, parse_not_negative, refuse_flags, sequence_length};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
 use learn::levels::LEVELS;
@@ -19,7 +19,7 @@ use predictor::{Error, Result};
 use report::terminal::print_notes;
 use serde_json::json;
 use serving::architecture::Architecture;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -33,9 +33,6 @@ Examples:
   oppredict predict --op gemm:m=4096,n=4096,k=4096,dtype=fp8 --device h100_sxm
   oppredict predict --op attention_decode:batch=32,context=4096,heads=64,kv_heads=8,head_dim=128 --device b200_sxm
   oppredict predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 4 --batch 32 --context 4096";
-
-/// Default sequence length of a transformer.
-const SEQUENCE: i64 = 128;
 
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
@@ -57,9 +54,9 @@ pub struct Predict {
     /// Source of models [default: derived from their names]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Sequence length of a transformer, in tokens
-    #[arg(long, default_value_t = SEQUENCE, value_name = "N")]
-    pub sequence: i64,
+    /// Sequence length of a transformer, in tokens [default: 128]
+    #[arg(long, value_name = "N")]
+    pub sequence: Option<i64>,
     /// CSV table of operators to predict, one per row
     ///
     /// Columns: `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping.
@@ -75,10 +72,10 @@ pub struct Predict {
     #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
     pub best: usize,
     /// Batch size of --model; for language models on GPUs, concurrent requests
-    #[arg(long, visible_alias = "batch", default_value_t = 1)]
+    #[arg(long, visible_alias = "batch", default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
     /// Overhead of the framework per operator, in microseconds
-    #[arg(long, default_value_t = 0.0, value_name = "TIME")]
+    #[arg(long, default_value_t = 0.0, value_name = "TIME", value_parser = parse_not_negative)]
     pub dispatch_us: f64,
     /// Share of the framework's overhead that overlaps with execution, 0 to 1
     ///
@@ -95,7 +92,7 @@ pub struct Predict {
     #[arg(long, value_name = "WATTS")]
     pub power_limit: Option<f64>,
     /// Number of threads [default: all of the device, or the most in the training data]
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable
     ///
@@ -125,8 +122,12 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
-    let is_language_model =
-        |name: &String| !is_sourced && !queries::is_network(name) && Architecture::load_architecture(name).is_ok();
+    let has_no_source = |name: &String| !is_sourced && !queries::is_network(name);
+    // A file of another format is read as a configuration, because its error is more specific than that of the zoo.
+    for name in predict.model.iter().filter(|name| has_no_source(name) && Path::new(name).is_file()) {
+        Architecture::load_architecture(name)?;
+    }
+    let is_language_model = |name: &String| has_no_source(name) && Architecture::load_architecture(name).is_ok();
     let are_servers = predict.server.is_given() || predict.model.iter().any(is_language_model);
     let is_server = are_servers && predict.op.is_empty() && !predict.model.is_empty();
     let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
@@ -158,41 +159,57 @@ pub fn run(predict: &Predict) -> Result<u8> {
 impl Predict {
     /// Refuses flags that would be ignored.
     fn refuse_unused(&self, is_server: bool, is_kernel: bool) -> Result<()> {
-        let for_networks = [
-            ("--threads", self.threads.is_some()),
-            ("--knob", !self.knob.is_empty()),
+        let for_models = [
+            ("--batchsize", self.batchsize != 1),
             ("--dispatch-us", self.dispatch_us != 0.0),
             ("--overlap", self.overlap != 0.0),
-            ("--extrapolate", self.extrapolate),
-            ("--sequence", self.sequence != SEQUENCE),
+            ("--sequence", self.sequence.is_some()),
+            ("--modelsource", self.modelsource.is_some()),
         ];
-        let server_flags =
+        let for_predictors = [
+            ("--threads", self.threads.is_some()),
+            ("--knob", !self.knob.is_empty()),
+            ("--extrapolate", self.extrapolate),
+            ("--calibration", self.asked.calibration.is_some()),
+        ];
+        let of_servers =
             ("--dtype, --tensor-parallel, --input-tokens and other flags of servers", self.server.is_given());
-        let (subject, unused): (&str, Vec<(&str, bool)>) = match (is_server, is_kernel) {
-            (true, _) => {
-                ("language models", [&for_networks[..], &[("--power-limit", self.power_limit.is_some())]].concat())
-            }
-            (_, true) => (
-                "kernels, whose text states all, as in `gemm:m=64,n=4096,k=4096,dtype=fp8`",
-                [
-                    &for_networks[..],
-                    &[("--batchsize", self.batchsize != 1), ("--model", !self.model.is_empty()), server_flags],
-                ]
-                .concat(),
-            ),
-            _ => (
-                "this question; servers are predicted for --model alone, and power limits for kernels of language models",
-                vec![server_flags, ("--power-limit", self.power_limit.is_some())],
-            ),
-        };
-        match unused.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flags, _)) => Err(Error::Query(format!("{flags} cannot be used with {subject}"))),
-            None => Ok(()),
+        let power_limit = ("--power-limit", self.power_limit.is_some());
+        if is_server {
+            let unused = [&for_models[1..], &for_predictors, &[power_limit, ("--mapping", self.mapping.is_some())]];
+            return refuse_flags("language models", &unused.concat());
+        }
+        if is_kernel {
+            let unused = [&for_models[..], &for_predictors, &[("--model", !self.model.is_empty()), of_servers]];
+            let subject = "kernels, whose text states all, as in `gemm:m=64,n=4096,k=4096,dtype=fp8`";
+            return refuse_flags(subject, &unused.concat());
+        }
+        refuse_flags(
+            "this question; servers are predicted for --model alone, and power limits for kernels of language models",
+            &[of_servers, power_limit],
+        )?;
+        match self.model.is_empty() {
+            true => refuse_flags("operators alone, only with a model", &for_models),
+            false => Ok(()),
         }
     }
 }
 
+/// Returns the questions about the models.
+fn network_questions(predict: &Predict) -> Result<Vec<NetworkQuestion<'_>>> {
+    let source = |name: &String| ModelSource::infer_source(predict.modelsource, name);
+    let tokens = sequence_length(predict.sequence, predict.model.iter().map(source))?;
+    let questions = predict.model.iter().map(|name| NetworkQuestion {
+        source: source(name),
+        name,
+        batch: predict.batchsize,
+        tokens,
+    });
+    Ok(questions.collect())
+}
+
 fn answer_query(predict: &Predict) -> Result<u8> {
+    let questions = network_questions(predict)?;
     let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
     if let Some(path) = &predict.data {
         return table::predict_table(&predictor, path, mapping.as_ref(), predict);
@@ -229,8 +246,10 @@ fn answer_query(predict: &Predict) -> Result<u8> {
         )?;
     }
     print_notes("warning", refused.iter().map(|one| &one.reason));
-    let networks =
-        predict.model.iter().map(|name| print_network(name, &conditions, &run, predict)).collect::<Result<Vec<_>>>()?;
+    let networks = questions
+        .iter()
+        .map(|question| print_network(question, &conditions, &run, predict))
+        .collect::<Result<Vec<_>>>()?;
     let has_bounds = networks.iter().any(|network| network.total.bounds_ns > 0.0)
         || predictions.iter().any(|one| one.prediction.basis == Basis::Bound);
     let has_losses = has_bounds || !refused.is_empty();
@@ -247,11 +266,14 @@ fn answer_query(predict: &Predict) -> Result<u8> {
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-fn print_network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict) -> Result<NetworkAnswer> {
-    let Predict { modelsource, batchsize: batch, sequence: tokens, .. } = *predict;
-    let source = ModelSource::infer_source(modelsource, name);
-    let answer = predict_network(conditions, &NetworkQuestion { source, name, batch, tokens }, run)?;
-    let heading = format!("{name}, batch {batch}, {}", texts::on_threads(&conditions.threads));
+fn print_network(
+    question: &NetworkQuestion<'_>,
+    conditions: &Conditions<'_>,
+    run: &Run,
+    predict: &Predict,
+) -> Result<NetworkAnswer> {
+    let answer = predict_network(conditions, question, run)?;
+    let heading = format!("{}, batch {}, {}", question.name, question.batch, texts::on_threads(&conditions.threads));
     print_text(predict.json, &texts::network_table(&heading, &answer, predict.level))?;
     print_text(predict.json, &texts::held_out_text(answer.held_out.as_ref()))?;
     if let Some(in_place) = &answer.in_place {
