@@ -203,3 +203,31 @@ fn synthetic_record(what: Synthetic, base: &Record) -> Record {
         ..base.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use job::revision::Revisions;
+    use job::space::Knobs;
+
+    fn operator(task: usize) -> Operator {
+        let record = Record { task_hash: format!("task {task}"), ..Record::default() };
+        Operator { task, schedule: Schedule::Template { knobs: Knobs::default() }, record }
+    }
+
+    #[test]
+    fn operators_are_measured_before_synthetic_partners() {
+        let operators: Vec<Operator> = (0..3).map(operator).collect();
+        let partners = vec!["arithmetic".to_owned(), "bandwidth".to_owned()];
+        let corun = CoRun { sizes: vec![2, 3], partners, ..CoRun::default() };
+        let revisions = Revisions::embedded_table().clone();
+        let bases = Bases { compiled: Record::default(), library: Record::default(), revisions };
+        let (planned, left_out) =
+            plan_combinations(&operators, &corun, 0, &bases, &[0, 1, 2], false).expect("records have keys");
+        let has_partner = |one: &Combination| one.members.iter().any(|(part, _)| matches!(part, Part::Synthetic(_)));
+        let kinds: Vec<(usize, bool)> = planned.iter().map(|one| (one.members.len(), has_partner(one))).collect();
+        // All multisets of two and of three operators, then each operator with each partner.
+        let expected = [vec![(2, false); 6], vec![(3, false); 10], vec![(2, true); 6]].concat();
+        assert_eq!((kinds, left_out), (expected, 0));
+    }
+}
