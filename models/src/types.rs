@@ -127,7 +127,7 @@ impl fmt::Display for DType {
 pub enum Dim {
     /// Number, at least zero.
     Known(i64),
-    /// Symbolic dimension, whose number is supplied later, by name.
+    /// Symbolic dimension, whose number is supplied later, by name. The name is empty where a model file states none.
     Symbol(String),
 }
 
@@ -135,6 +135,7 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Dim::Known(extent) => write!(f, "{extent}"),
+            Dim::Symbol(name) if name.is_empty() => f.write_str("?"),
             Dim::Symbol(name) => f.write_str(name),
         }
     }
@@ -240,5 +241,11 @@ mod tests {
         for text in ["", "f32", "f32[", "f31[1]", "f32[1,]", "f32[-1]", "f32[1][2]", "f32[9223372036854775808]"] {
             assert!(text.parse::<TensorType>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn dimensions_without_a_name_are_question_marks() {
+        let shape = vec![Dim::Symbol(String::new()), Dim::Known(3), Dim::Symbol("n".to_owned())];
+        assert_eq!(TensorType { dtype: DType::F32, shape }.to_string(), "f32[?,3,n]");
     }
 }

@@ -160,8 +160,10 @@ pub struct Models {
     pub modelname: Vec<String>,
     /// Shape of a model input, as NAME=1x3x224x224; repeatable
     ///
-    /// For files with dynamic dimensions. Without this option, a dimension with the name of a batch gets the batch
-    /// size, and other dynamic dimensions are an error. Several shapes for one input make a model of several sizes.
+    /// For files with dynamic dimensions. In ONNX files, dimensions of the same name have the same size in all inputs;
+    /// --batchsize sets a dimension with `batch` in its name, or the first one if it is called `N` or has no name;
+    /// --sequence sets a dimension with the name of a sequence length. Other dynamic dimensions need this option.
+    /// Several shapes for one input make a model of several sizes.
     #[arg(long, value_name = "NAME=SHAPE")]
     pub shape: Vec<String>,
     /// Bind an input of an ONNX file to numbers; repeatable

@@ -116,15 +116,13 @@ impl<'a> Importer<'a> {
 
     fn check_sequence(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         let types: Vec<TensorType> = given.iter().filter_map(|info| stated_type(info).ok()).collect();
-        let symbols: BTreeSet<&str> = types
-            .iter()
-            .flat_map(|ty| &ty.shape)
-            .filter_map(|dim| if let Dim::Symbol(name) = dim { Some(name.as_str()) } else { None })
-            .collect();
-        if self.options.sequence.is_none() || symbols.iter().any(|name| is_sequence(name)) {
+        let dims = types.iter().flat_map(|ty| &ty.shape);
+        let symbols: BTreeSet<&Dim> = dims.filter(|dim| matches!(dim, Dim::Symbol(_))).collect();
+        let has_sequence = symbols.iter().any(|dim| matches!(dim, Dim::Symbol(name) if is_sequence(name)));
+        if self.options.sequence.is_none() || has_sequence {
             return Ok(());
         }
-        let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", escape_name(name))).collect();
+        let named: Vec<String> = symbols.iter().map(|dim| format!("`{}`", escape_name(&dim.to_string()))).collect();
         let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
         let reason = format!(
             "`--sequence` has no effect: no dimension has the name of a sequence length; unknown dimensions are {open}"
@@ -132,7 +130,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
-    /// Returns the value of each symbolic dimension, as determined by the shapes that options give to inputs.
+    /// Returns the value of each named dimension, as determined by the shapes that options give to inputs.
     fn bind_symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
         let mut symbols = BTreeMap::new();
         for info in given {
@@ -143,7 +141,10 @@ impl<'a> Importer<'a> {
                 return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
             }
             for (dim, extent) in ty.shape.iter().zip(extents) {
-                if let Dim::Symbol(name) = dim {
+                // Dimensions without a name are independent of each other.
+                if let Dim::Symbol(name) = dim
+                    && !name.is_empty()
+                {
                     symbols.insert(name.clone(), extent);
                 }
             }

@@ -15,10 +15,11 @@ use passes::simplify_graph;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+/// Returns a tensor with dimensions of a number, a name, or neither (`?`).
 fn info(name: &str, dims: &[&str]) -> ValueInfo {
     let dim = |text: &&str| {
-        let value = text.parse().map(Extent::Value).unwrap_or_else(|_| Extent::Symbol((*text).to_owned()));
-        Dimension { value: Some(value) }
+        let stated = || text.parse().map(Extent::Value).unwrap_or_else(|_| Extent::Symbol((*text).to_owned()));
+        Dimension { value: (*text != "?").then(stated) }
     };
     let shape = messages::Shape { dim: dims.iter().map(dim).collect() };
     let tensor = messages::TensorType { elem_type: 1, shape: Some(shape) };
@@ -236,6 +237,30 @@ fn what_is_missing_is_said_at_once() {
             "`small.onnx`, 2 inputs: some dimensions are not fixed (`x` is f32[2,n], `z` is f32[batch,n,m]); set them with `--shape x=2xN` `--shape z=1xNxN`, with a number for each N"
         ],
     );
+}
+
+#[test]
+fn dimensions_without_a_name_are_independent() {
+    let unnamed = |dims: &[&str]| {
+        let mut net = model(&["?", "?"], vec![], vec![node("y = Add(x, z)")]);
+        net.graph.as_mut().unwrap().input.push(info("z", dims));
+        net
+    };
+    let mut options = Options::default();
+    let refusal = |net: &messages::Model, options: &Options| read(net, options).unwrap_err().to_string();
+    assert_eq!(
+        refusal(&unnamed(&["4", "?"]), &options),
+        "`small.onnx`, 2 inputs: some dimensions are not fixed (`x` is f32[?,?], `z` is f32[4,?]); set them with \
+         `--shape x=1xN` `--shape z=4xN`, with a number for each N"
+    );
+    options.shapes = BTreeMap::from([("x".to_owned(), vec![4, 3])]);
+    let error = refusal(&unnamed(&["4", "?"]), &options);
+    assert!(error.contains("(`z` is f32[4,?]); set them with `--shape z=4xN`"), "{error}");
+    let graph = read(&unnamed(&["?", "3"]), &Options { batch: 4, ..options }).unwrap().graph;
+    assert_eq!(graph.values[1].ty.to_string(), "f32[4,3]", "the first dimension is the batch");
+    let options = Options { sequence: Some(7), ..Options::default() };
+    let error = refusal(&unnamed(&["4", "?"]), &options);
+    assert!(error.ends_with("unknown dimensions are `?`"), "{error}");
 }
 
 #[test]
