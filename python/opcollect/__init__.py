@@ -95,11 +95,11 @@ def run_model(
     """Runs a whole model with the default schedules and returns a `Report`, the output of `opcollect model run --json`.
 
     `median_interval_ns` is the interval of `median_ns`; `interval_covers` states whether it covers the scatter between
-    processes (visits). The outputs are compared with a reference computation, unless `check=False`. `threads` is one number.
-    `inputs` is a dictionary from input names to files, or one `.npz` or `.safetensors` file with all inputs; `output` is a
-    folder for the outputs as `.npy` files. `plan` is a file of `oppredict plan`; `parallel` is a rule to use instead of a
-    plan. With `store`, a record of the run is written to this store. Other arguments are those of `collect`. Without
-    `model`, the model of `config` is used.
+    processes (visits). A model without operators has no times. The outputs are compared with a reference computation, unless
+    `check=False`. `threads` is one number. `inputs` is a dictionary from input names to files, or one `.npz` or `.safetensors`
+    file with all inputs; `output` is a folder for the outputs as `.npy` files. `plan` is a file of `oppredict plan`; `parallel`
+    is a rule to use instead of a plan. With `store`, a record of the run is written to this store. Other arguments are those of
+    `collect`. Without `model`, the model of `config` is used.
     """
     options = {
         "threads": threads,

@@ -10,12 +10,18 @@ use tests::workspace::root;
 use tests::{Bench, program, run, skip, stores};
 
 fn right(bench: &Bench, arguments: &str) -> Value {
+    let report = checked(bench, arguments);
+    let number = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("no `{name}`: {report}"));
+    assert!(number("median_ns") > 0.0 && number("first_run_ns") > 0.0, "{report}");
+    assert!(number("activation_bytes") <= 1.1 * number("least_activation_bytes"), "{report}");
+    report
+}
+
+/// Runs a model and checks its outputs.
+fn checked(bench: &Bench, arguments: &str) -> Value {
     let ran = run(bench.opcollect(&format!("model run --precision 0.5 --json --wait 300 {arguments}"))).expect(0);
     let report = ran.json();
-    let number = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("no `{name}`: {ran}"));
     assert_eq!(report["check"]["is_right"], true, "{ran}");
-    assert!(number("median_ns") > 0.0 && number("first_run_ns") > 0.0, "{ran}");
-    assert!(number("activation_bytes") <= 1.1 * number("least_activation_bytes"), "{ran}");
     report
 }
 
@@ -236,7 +242,7 @@ fn a_file_gets_the_requested_batch_and_sequence() {
 
 /// Sums and maxima of empty tensors are constant, and no call computes them.
 #[test]
-fn constant_outputs_are_correct() {
+fn outputs_without_operators_are_correct_and_have_no_time() {
     let bench = Bench::new();
     let script = "import numpy as np, onnx\n\
          from onnx import helper, numpy_helper\n\
@@ -248,14 +254,29 @@ fn constant_outputs_are_correct() {
          \x20   model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 20)], ir_version=9)\n\
          \x20   onnx.save(model, file)\n\
          save('ReduceMax', np.array([1]), [2, 1], 'least.onnx')\n\
-         save('MatMul', np.zeros((0, 3), 'float32'), [2, 3], 'sums.onnx')\n";
+         save('MatMul', np.zeros((0, 3), 'float32'), [2, 3], 'sums.onnx')\n\
+         x, y = [helper.make_tensor_value_info(name, 1, [2, 3]) for name in 'xy']\n\
+         graph = helper.make_graph([helper.make_node('Identity', ['x'], ['y'])], 'net', [x], [y])\n\
+         model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 20)], ir_version=9)\n\
+         onnx.save(model, 'identity.onnx')\n";
     let mut python = Command::new(root().join(".venv/bin/python"));
     let done = python.arg("-c").arg(script).current_dir(bench.path("")).output();
     if !done.is_ok_and(|done| done.status.success()) {
         return skip("there is no Python with `onnx`");
     }
-    for file in ["least.onnx", "sums.onnx"] {
-        right(&bench, &format!("--modelsource onnx --modelname {file}"));
+    for file in ["least.onnx", "sums.onnx", "identity.onnx"] {
+        let report = checked(&bench, &format!("--modelsource onnx --modelname {file}"));
+        assert!(report["median_ns"].is_null() && report["first_run_ns"].is_null(), "{report}");
+        assert_eq!((report["calls"].as_u64(), report["n"].as_u64()), (Some(0), Some(0)), "{report}");
+    }
+    let ran = run(bench.opcollect("model run identity.onnx --wait 300 --store store")).expect(0);
+    assert!(ran.stdout.contains("none, because the model has no operators"), "{ran}");
+    let records = stores::records(&bench.path("store"));
+    let [record] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((record.outcome, record.median_ns), (Outcome::Skipped, None));
+    for command in ["model compare identity.onnx --variant default --wait 300", "profile identity.onnx"] {
+        let ran = run(bench.opcollect(command)).expect(2);
+        assert!(ran.stderr.contains("`identity.onnx` has no operators to time"), "{ran}");
     }
 }
 

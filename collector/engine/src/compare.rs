@@ -134,6 +134,7 @@ pub struct Variant {
 
 /// Prepares all requested variants for timing.
 pub fn prepare_variants(wanted: &ComparisonRequest<'_>, prepared: &mut PreparedModel) -> Result<Vec<Variant>> {
+    prepared.require_operators()?;
     let made = |&variant| prepared.runs.check_signal().and_then(|()| prepare_variant(variant, wanted, prepared));
     wanted.variants.iter().map(made).collect()
 }

@@ -363,6 +363,18 @@ impl PreparedModel {
         &self.plan
     }
 
+    /// Rejects a model without operators, for commands whose only result are times.
+    pub fn require_operators(&self) -> Result<()> {
+        match self.plan.calls.is_empty() {
+            false => Ok(()),
+            true => Err(Failure::usage(format!(
+                "`{}` has no operators to time: each output is an input or a constant",
+                self.request.label()
+            ))
+            .with_hint("`opcollect model run` compares its outputs with the reference")),
+        }
+    }
+
     /// Returns the engine that runs the compiled program.
     pub fn engine(&self) -> Engine {
         if self.target.kind.runs_on_gpu() { Engine::Cuda } else { Engine::Program }

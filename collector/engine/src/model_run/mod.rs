@@ -147,7 +147,14 @@ fn measure_model(
     let check = if reply.is_ok() && !outputs.is_empty() { prepared.check_outputs(&outputs) } else { None };
     let kept = store_record(keeper, |row| {
         network::record::describe_made(row, &made)?;
-        network::record::describe_run(row, &reply, check)
+        let is_right = check.is_none_or(|check| check.is_right);
+        match &reply {
+            Ok(RunReply::Measured(_)) if made.program.calls.is_empty() && is_right => {
+                record::mark_failed(row, Outcome::Skipped, "the model has no operators, so it has no time".to_owned());
+                Ok(())
+            }
+            reply => network::record::describe_run(row, reply, check),
+        }
     })?;
     let measured = Runs::reply_times(reply)?;
     let report = ModelReport::new(&RanProgram {

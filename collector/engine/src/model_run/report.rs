@@ -40,7 +40,7 @@ pub struct RanProgram<'a> {
     pub board: Option<&'a Board>,
 }
 
-/// The report of a run of a whole model.
+/// The report of a run of a whole model. A model without operators has no times: samples would be those of an empty loop.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelReport {
     model: String,
@@ -53,17 +53,17 @@ pub struct ModelReport {
     seed: u64,
     calls: usize,
     tasks: usize,
-    median_ns: f64,
-    min_ns: f64,
-    mean_ns: f64,
-    p95_ns: f64,
+    median_ns: Option<f64>,
+    min_ns: Option<f64>,
+    mean_ns: Option<f64>,
+    p95_ns: Option<f64>,
     n: u32,
     median_interval_ns: Option<(f64, f64)>,
     interval_covers: Option<Covers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     visits_ns: Option<Json>,
-    first_run_ns: u64,
-    cpu_time_ns: f64,
+    first_run_ns: Option<u64>,
+    cpu_time_ns: Option<f64>,
     activation_bytes: u64,
     least_activation_bytes: u64,
     constant_bytes: u64,
@@ -108,7 +108,10 @@ impl ModelReport {
         let m = &measured.measurement;
         // The interval and the number of visits are computed as for a record.
         let mut row = Record::default();
-        record::describe_measurement(&mut row, m)?;
+        let has_times = !program.calls.is_empty();
+        if has_times {
+            record::describe_measurement(&mut row, m)?;
+        }
         Ok(ModelReport {
             model: ran.model.clone(),
             batch: ran.batch,
@@ -119,16 +122,16 @@ impl ModelReport {
             seed: ran.seed,
             calls: program.calls.len(),
             tasks: program.codes,
-            median_ns: m.median_ns,
-            min_ns: m.min_ns,
-            mean_ns: m.mean_ns,
-            p95_ns: m.p95_ns,
-            n: m.n,
+            median_ns: has_times.then_some(m.median_ns),
+            min_ns: has_times.then_some(m.min_ns),
+            mean_ns: has_times.then_some(m.mean_ns),
+            p95_ns: has_times.then_some(m.p95_ns),
+            n: if has_times { m.n } else { 0 },
             median_interval_ns: row.median_low_ns.zip(row.median_high_ns),
             interval_covers: row.interval_covers,
             visits_ns: row.visits_ns,
-            first_run_ns: m.first_run_ns,
-            cpu_time_ns: m.cpu_time_ns,
+            first_run_ns: has_times.then_some(m.first_run_ns),
+            cpu_time_ns: has_times.then_some(m.cpu_time_ns),
             activation_bytes: program.activation_bytes,
             least_activation_bytes: program.least_activation_bytes,
             constant_bytes: network::constant_bytes(program),
@@ -140,7 +143,7 @@ impl ModelReport {
             width: ran.stages.map(StagePlan::max_groups),
             promised: ran.stages.and_then(|stages| stages.promise),
             lanes: report_lanes(ran),
-            warnings: m.warnings.iter().map(ToString::to_string).collect(),
+            warnings: m.warnings.iter().filter(|_| has_times).map(ToString::to_string).collect(),
             heading: ran.board.map(Board::table_heading).unwrap_or_default(),
         })
     }
@@ -173,6 +176,25 @@ fn report_lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
     lanes
 }
 
+fn describe_times(report: &ModelReport) -> String {
+    let (Some(median_ns), Some(min_ns), Some(p95_ns)) = (report.median_ns, report.min_ns, report.p95_ns) else {
+        return "none, because the model has no operators: each output is an input or a constant".to_owned();
+    };
+    let covered = match report.interval_covers {
+        Some(Covers::Visits) => "over visits",
+        _ => "within one visit",
+    };
+    let interval = report.median_interval_ns.map(|(low, high)| format!(", {} {covered}", format_range(low, high)));
+    format!(
+        "{} median{}; least {}, p95 {}, {} samples",
+        format_duration(median_ns),
+        interval.unwrap_or_default(),
+        format_duration(min_ns),
+        format_duration(p95_ns),
+        report.n
+    )
+}
+
 fn describe_report(report: &ModelReport) -> String {
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {}, seed {}",
@@ -182,19 +204,7 @@ fn describe_report(report: &ModelReport) -> String {
         report::format_count(report.threads, "thread"),
         report.seed
     )];
-    let covered = match report.interval_covers {
-        Some(Covers::Visits) => "over visits",
-        _ => "within one visit",
-    };
-    let interval = report.median_interval_ns.map(|(low, high)| format!(", {} {covered}", format_range(low, high)));
-    lines.push(format!(
-        "  time        {} median{}; least {}, p95 {}, {} samples",
-        format_duration(report.median_ns),
-        interval.unwrap_or_default(),
-        format_duration(report.min_ns),
-        format_duration(report.p95_ns),
-        report.n
-    ));
+    lines.push(format!("  time        {}", describe_times(report)));
     if let (Some(parallel), Some(stages), Some(width)) = (report.parallel, report.stages, report.width) {
         let promised = report.promised.map(|promise| {
             format!(
@@ -206,7 +216,7 @@ fn describe_report(report: &ModelReport) -> String {
         let (name, promised) = (parallel.name(), promised.unwrap_or_default());
         lines.push(format!("  plan        {name}: {stages} stages, up to {width} concurrent groups{promised}"));
     }
-    lines.push(format!("  first run   {}", format_duration(report.first_run_ns as f64)));
+    lines.extend(report.first_run_ns.map(|first_ns| format!("  first run   {}", format_duration(first_ns as f64))));
     lines.push(format!(
         "  memory      {} of activations (at least {}), {} of constants, {} the whole process",
         format_size(report.activation_bytes),
@@ -230,4 +240,51 @@ fn describe_report(report: &ModelReport) -> String {
     lines.extend(report.record.iter().map(|kept| format!("  record      {} in `{}`", kept.key, kept.store)));
     lines.extend(report.warnings.iter().map(|warning| format!("  note        {warning}")));
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::counters::NoCounters;
+    use measure::{HostClock, Plan, sample_runs};
+
+    #[test]
+    fn a_model_without_operators_has_no_time() {
+        let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
+        let mut run = |_| Ok::<(), std::convert::Infallible>(());
+        let Ok(measurement) = sample_runs(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
+        let program = Program {
+            name: "identity".to_owned(),
+            calls: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            constants: Vec::new(),
+            codes: 0,
+            activation_bytes: 0,
+            least_activation_bytes: 0,
+            stages: Vec::new(),
+        };
+        let ran = RanProgram {
+            model: "identity".to_owned(),
+            batch: None,
+            target: "llvm",
+            code_for: None,
+            threads: 1,
+            seed: 0,
+            program: &program,
+            measured: &Measured::from_measurement(measurement, None, 0),
+            check: None,
+            kept: None,
+            stages: None,
+            board: None,
+        };
+        let report = ModelReport::new(&ran).unwrap();
+        let text = report.text();
+        assert!(text.contains("  time        none, because the model has no operators"), "{text}");
+        assert!(!text.contains("first run") && !text.contains("note"), "{text}");
+        let document = serde_json::to_value(&report).unwrap();
+        for time in ["median_ns", "min_ns", "mean_ns", "p95_ns", "median_interval_ns", "first_run_ns", "cpu_time_ns"] {
+            assert!(document[time].is_null(), "{time}: {document}");
+        }
+    }
 }

@@ -188,6 +188,7 @@ fn prepare_model(
         on: RunLocation::CpusOrGpu,
         observer: Rc::clone(observer),
     })?;
+    model.require_operators()?;
     model.runs.signal = Arc::clone(&options.signal);
     Ok(model)
 }

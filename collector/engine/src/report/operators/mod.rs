@@ -263,6 +263,10 @@ fn default_win_note(summary: &Summary) -> String {
 
 /// Formats the summary of a model as a table.
 pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
+    let batch = summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})"));
+    if summary.rows.is_empty() && summary.missing.is_empty() {
+        return format!("{}{batch}: no operators; each output is an input or a constant", summary.model);
+    }
     let mut table = Table::new([
         text_column("operator").min_width(24),
         number_column("×").drop_order(2),
@@ -281,9 +285,8 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{}{}{}\n{}\ntotal of {calls} operators with their best schedules: {}{} ± {}",
+        "{}{batch}{}\n{}\ntotal of {calls} operators with their best schedules: {}{} ± {}",
         summary.model,
-        summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})")),
         summary.simulated.as_ref().map_or_else(String::new, |what| format!(", {what}")),
         table.format_for(paper),
         if summary.simulated.is_some() { "simulated " } else { "" },

@@ -53,6 +53,13 @@ fn check(width: usize, wanted: Expect) {
 }
 
 #[test]
+fn a_model_without_operators_has_no_total() {
+    let empty = Summary { rows: Vec::new(), missing: Vec::new(), ..summary() };
+    let text = render_summary(&empty, &Paper::without_colours(80));
+    assert_eq!(text, "small (batch 1): no operators; each output is an input or a constant");
+}
+
+#[test]
 fn at_60_columns() {
     check(
         60,
