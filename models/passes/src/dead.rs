@@ -25,7 +25,7 @@ pub fn drop_dead_code(graph: &Graph) -> Result<Option<Graph>> {
 }
 
 /// Returns whether a copy of all nodes would number the values in the same way: inputs first, each constant at its first
-/// use, and no value besides.
+/// use, and no other values.
 fn equals_copy(graph: &Graph) -> bool {
     let of_nodes = graph.nodes.iter().flat_map(|node| node.inputs.iter().chain(&node.outputs));
     let mut counted = 0;
