@@ -50,8 +50,7 @@ impl TryFrom<Vec<Vec<f32>>> for Points {
         if points.iter().any(|point| point.len() != dimensions) {
             return Err("the points of the applicability domain have different lengths");
         }
-        let coordinate = |dimension: usize| points.iter().map(|point| point[dimension]).collect();
-        Ok(Points { count: points.len(), coordinates: (0..dimensions).map(coordinate).collect() })
+        Ok(Points::from_rows(&points))
     }
 }
 
@@ -63,6 +62,13 @@ impl From<Points> for Vec<Vec<f32>> {
 }
 
 impl Points {
+    /// Stores points of equal length.
+    fn from_rows(points: &[Vec<f32>]) -> Points {
+        let coordinate = |dimension: usize| points.iter().map(|point| point[dimension]).collect();
+        let dimensions = points.first().map_or(0, Vec::len);
+        Points { count: points.len(), coordinates: (0..dimensions).map(coordinate).collect() }
+    }
+
     fn squared_distances(&self, place: &[f32]) -> Vec<f32> {
         let mut squares = vec![0.0; self.count];
         for (values, at) in self.coordinates.iter().zip(place) {
@@ -101,13 +107,13 @@ impl ApplicabilityDomain {
         let standardised = |place: &usize| domain.standardise_row(row(place));
         let mut known: Vec<Vec<f32>> = points.iter().take(MOST_POINTS).map(standardised).collect();
         let mut probes: Vec<Vec<f32>> = probes.iter().take(MOST_POINTS).map(standardised).collect();
-        let some = Points::try_from(known.clone()).ok()?;
+        let half = Points::from_rows(&known);
         let mut distances: Vec<f64> =
-            probes.iter().map(|probe| mean_distance(&some.squared_distances(probe))).collect();
+            probes.iter().map(|probe| mean_distance(&half.squared_distances(probe))).collect();
         probes.truncate(MOST_POINTS - known.len());
         known.append(&mut probes);
         domain.usual_distance = quantile(&mut distances, COVERAGE);
-        domain.points = Points::try_from(known).ok()?;
+        domain.points = Points::from_rows(&known);
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
@@ -226,11 +232,11 @@ mod tests {
     use super::*;
 
     fn line() -> ApplicabilityDomain {
-        let points = (0..40).map(|place| vec![place as f32 / 4.0]).collect::<Vec<_>>();
+        let points: Vec<_> = (0..40).map(|place| vec![place as f32 / 4.0]).collect();
         ApplicabilityDomain {
             columns: vec![0],
             scales: vec![1.0],
-            points: Points::try_from(points).expect("equal lengths"),
+            points: Points::from_rows(&points),
             usual_distance: 0.5,
             widths: vec![(1.0, 2.0), (4.0, 3.0)],
         }

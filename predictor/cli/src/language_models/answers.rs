@@ -76,14 +76,16 @@ pub fn answer_warnings(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<
 /// States how much memory is missing; None if the requests fit.
 fn memory_warning(question: &ServerQuestion, answer: &ServerAnswer) -> Option<String> {
     let memory = &answer.memory;
+    if memory.is_sufficient() {
+        return None;
+    }
     let most = match memory.max_sequences {
         0 => "no request fits; use more GPUs or a smaller number format".to_owned(),
         most => format!("at most {most} requests fit"),
     };
     let (device, needed) = (&question.deployment.device.name, texts::format_gigabytes(memory.needed_bytes()));
     let usable = texts::format_gigabytes(memory.usable_bytes);
-    (!memory.is_sufficient())
-        .then(|| format!("does not fit in memory: each `{device}` needs {needed}, but {usable} are usable; {most}"))
+    Some(format!("does not fit in memory: each `{device}` needs {needed}, but {usable} are usable; {most}"))
 }
 
 fn answer_document(question: &ServerQuestion, answer: &ServerAnswer, notes: &[String]) -> Value {
