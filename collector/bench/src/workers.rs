@@ -47,15 +47,16 @@ pub struct Workers {
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
     builders_pause: bool,
-    /// Runner process number that the last job requested. A job with a greater number gets a new runner process.
+    /// Runner process number that the last job requested from a process without turns. A job with a greater number
+    /// gets a new process.
     process: u32,
 }
 
 /// Runner processes, each started on first use.
 struct Runners {
-    cpu: Supervisor<RunJob, RunReply>,
+    cpu: Turns<RunJob>,
     gpu: Supervisor<RunJob, RunReply>,
-    library: Supervisor<LibraryJob, RunReply>,
+    library: Turns<LibraryJob>,
     network: Supervisor<NetworkJob, RunReply>,
     gpu_network: Supervisor<NetworkJob, RunReply>,
     onnxruntime: Supervisor<NetworkJob, RunReply>,
@@ -64,6 +65,10 @@ struct Runners {
     /// CPUs of the OpenVINO process, which cannot change after its start.
     openvino_cpus: Vec<usize>,
 }
+
+/// Runner processes that stay alive and take turns by the process number of jobs, so that the visits of an experiment
+/// run in different processes without a restart before each.
+struct Turns<Job>([Supervisor<Job, RunReply>; 3]);
 
 enum WorkerRun {
     Code(RunJob, Duration),
@@ -112,14 +117,19 @@ impl Workers {
 
     /// Ends the runner processes, so that the next job starts a new one.
     pub fn recycle_runners(&mut self) {
-        self.runners.cpu.recycle_worker();
+        self.runners.cpu.recycle_workers();
+        self.runners.library.recycle_workers();
+        self.runners.together.recycle_worker();
+        self.recycle_runners_without_turns();
+    }
+
+    fn recycle_runners_without_turns(&mut self) {
         self.runners.gpu.recycle_worker();
-        self.runners.library.recycle_worker();
+        self.runners.library.of_networks().recycle_worker();
         self.runners.network.recycle_worker();
         self.runners.gpu_network.recycle_worker();
         self.runners.onnxruntime.recycle_worker();
         self.runners.openvino.recycle_worker();
-        self.runners.together.recycle_worker();
     }
 
     /// Returns the CPUs of a run and their hyper-threading siblings, which share execution units.
@@ -155,17 +165,20 @@ impl Workers {
             true => self.builders.vacate_cpus(&busy),
             false => self.builders.leave_all(),
         }
-        if let Some(Placement { process, .. }) = run.placement() {
+        if let Some(Placement { process, .. }) = run.placement().filter(|_| !run.takes_turns()) {
             // Delayed runs may come after those of a later process number.
             if process > self.process {
-                self.recycle_runners();
+                self.recycle_runners_without_turns();
             }
             self.process = if process == 0 { 0 } else { self.process.max(process) };
         }
         let (began, builders) = (SystemTime::now(), overlaps.then_some(&mut self.builders));
         let reply = match &run {
             WorkerRun::Code(job, deadline) => {
-                let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
+                let runner = match job.device {
+                    Some(_) => &mut self.runners.gpu,
+                    None => self.runners.cpu.of_process(job.placement.process),
+                };
                 let reply = call_runner(runner, builders, &busy, job, *deadline);
                 if is_spent(&reply, job.device.is_some()) {
                     runner.recycle_worker();
@@ -173,9 +186,11 @@ impl Workers {
                 reply
             }
             WorkerRun::Library(job, deadline) => {
-                let reply = call_runner(&mut self.runners.library, builders, &busy, job, *deadline);
+                let process = run.placement().map_or(0, |placement| placement.process);
+                let runner = self.runners.library.of_process(process);
+                let reply = call_runner(runner, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
-                    self.runners.library.recycle_worker();
+                    runner.recycle_worker();
                 }
                 reply
             }
@@ -212,7 +227,8 @@ impl Workers {
                         call_runner(openvino, builders, &busy, job, *deadline)
                     }
                     Engine::Torch => {
-                        call_runner(library, builders, &busy, &LibraryJob::Network(job.clone()), *deadline)
+                        let job = LibraryJob::Network(job.clone());
+                        call_runner(library.of_networks(), builders, &busy, &job, *deadline)
                     }
                 }
             }
@@ -225,9 +241,9 @@ impl Bench for Workers {
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
         let versions = match of {
             Ability::Build => self.builders.versions()?,
-            Ability::RunOnCpu => &self.runners.cpu.ensure_ready()?.versions,
+            Ability::RunOnCpu => &self.runners.cpu.of_process(0).ensure_ready()?.versions,
             Ability::RunOnGpu => &self.runners.gpu.ensure_ready()?.versions,
-            Ability::RunLibrary => &self.runners.library.ensure_ready()?.versions,
+            Ability::RunLibrary => &self.runners.library.of_process(0).ensure_ready()?.versions,
             Ability::RunOnnxRuntime => &self.runners.onnxruntime.ensure_ready()?.versions,
             Ability::RunOpenVino => &self.runners.openvino.ensure_ready()?.versions,
         };
@@ -294,9 +310,9 @@ impl Runners {
             |role: &str| WorkerSpec { arguments: vec![role.into()], environment: Vec::new(), ..cpu.clone() };
         let (onnxruntime, openvino) = (with_pool("run-onnxruntime"), with_pool("run-openvino"));
         Runners {
-            cpu: Supervisor::new(cpu),
+            cpu: Turns::new(&cpu),
             gpu: Supervisor::new(gpu),
-            library: Supervisor::new(library),
+            library: Turns::new(&library),
             network: Supervisor::new(network),
             gpu_network: Supervisor::new(gpu_network),
             onnxruntime: Supervisor::new(onnxruntime),
@@ -307,7 +323,38 @@ impl Runners {
     }
 }
 
+impl<Job: Serialize> Turns<Job> {
+    fn new(spec: &WorkerSpec) -> Turns<Job> {
+        Turns([(); 3].map(|()| Supervisor::new(spec.clone())))
+    }
+
+    /// Returns the runner of a process number. Consecutive numbers have different runners.
+    fn of_process(&mut self, process: u32) -> &mut Supervisor<Job, RunReply> {
+        let Turns(runners) = self;
+        &mut runners[process as usize % runners.len()]
+    }
+
+    /// Returns the runner of whole networks, of which only one process is kept because they need much memory.
+    fn of_networks(&mut self) -> &mut Supervisor<Job, RunReply> {
+        self.of_process(0)
+    }
+
+    fn recycle_workers(&mut self) {
+        self.0.iter_mut().for_each(Supervisor::recycle_worker);
+    }
+}
+
 impl WorkerRun {
+    /// Returns whether the runner processes of this run stay alive and take turns.
+    fn takes_turns(&self) -> bool {
+        match self {
+            // A second process might not get the GPU, or not enough of its memory.
+            WorkerRun::Code(job, _) => job.device.is_none(),
+            WorkerRun::Library(job, _) => matches!(job, LibraryJob::Task(_)),
+            WorkerRun::Network(..) | WorkerRun::Together(..) => false,
+        }
+    }
+
     fn placement(&self) -> Option<Placement> {
         match self {
             WorkerRun::Code(job, _) | WorkerRun::Library(LibraryJob::Task(job), _) => Some(job.placement),

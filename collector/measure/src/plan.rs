@@ -172,13 +172,17 @@ impl Method {
 impl Plan {
     /// Returns the plan of one visit, which may be less precise, because errors of several visits partly cancel out.
     pub fn of_visit(&self) -> Plan {
+        /// Number of samples of a visit whose median is not moved by a single disturbed sample.
+        const SAMPLES_OF_VISIT: u32 = 3;
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
+        let samples_min = self.samples_min.div_ceil(self.visits).max(SAMPLES_OF_VISIT).min(self.samples_min);
         Plan {
             visits: 1,
             precision: (self.precision * f64::from(self.visits).sqrt()).min(0.5),
+            samples_min,
             warm_up_time_ns: share(self.warm_up_time_ns),
             samples_slow_min: self.samples_slow_min.div_ceil(self.visits),
-            samples_max: self.samples_max.div_ceil(self.visits).max(self.samples_min),
+            samples_max: self.samples_max.div_ceil(self.visits).max(samples_min),
             sampling_time_min_ns: share(self.sampling_time_min_ns),
             time_budget_ns: share(self.time_budget_ns),
             samples_kept_max: self.samples_kept_max.div_ceil(self.visits),
@@ -262,11 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn visits_share_the_time() {
+    fn visits_share_the_time_and_the_samples() {
         let plan = Plan::default();
         let visit = plan.of_visit();
         visit.check_settings().expect("a visit is a plan");
-        assert_eq!((visit.visits, visit.samples_min), (1, plan.samples_min));
+        assert_eq!((visit.visits, plan.samples_min, visit.samples_min), (1, 8, 3));
+        let least = |samples_min, visits| Plan { samples_min, visits, ..Plan::default() }.of_visit().samples_min;
+        assert_eq!([least(2, 3), least(8, 1), least(8, 100), least(30, 3)], [2, 8, 3, 10]);
         assert_eq!(3 * visit.time_budget_ns / 1_000_000, 79, "rounded down");
         assert_eq!(visit.of_visit(), visit);
         Plan { samples_max: 8, visits: 100, ..Plan::default() }

@@ -16,6 +16,9 @@ pub fn sample_runs<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(plan.check_settings(), Ok(()), "check the plan before using it");
+    // Each group of counters needs a sample of its own.
+    let groups = u32::try_from(counters.group_count()).unwrap_or(u32::MAX);
+    let stopping_plan = Plan { samples_min: plan.samples_min.max(groups), ..plan.clone() };
     // The first flush allocates memory, so it happens before any budget starts.
     flush_caches(plan, clock);
     let mut recorder = Recorder::new(clock, counters);
@@ -42,7 +45,7 @@ pub fn sample_runs<E>(
         let total_ns = recorder.elapsed_ns();
         let elapsed = Elapsed { sampling_ns: total_ns - sampling_from_ns, total_ns };
         if !recorder.sorted_samples().is_empty()
-            && let Some(stop) = stopping::decide_stop(plan, recorder.sorted_samples(), elapsed)
+            && let Some(stop) = stopping::decide_stop(&stopping_plan, recorder.sorted_samples(), elapsed)
         {
             break stop;
         }

@@ -39,9 +39,15 @@ pub fn decide_stop(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<Stop
 }
 
 fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
+    /// Least number of samples whose range replaces the interval of the median, for which they are too few.
+    const RANGE_SAMPLES: usize = 3;
     // The interval is expensive, and with many samples one more hardly changes it.
     let is_turn = sorted.len() < 64 || sorted.len().is_multiple_of(16);
-    is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
+    let range = || {
+        let width = sorted.last()? - sorted.first()?;
+        (sorted.len() >= RANGE_SAMPLES).then(|| width / 2.0 / statistics::median_of_sorted(sorted))
+    };
+    is_turn && relative_half_width(sorted, plan.confidence).or_else(range).is_some_and(|width| width <= plan.precision)
 }
 
 /// Returns the half-width of the median's confidence interval over the median; None for too few samples.
@@ -76,5 +82,16 @@ mod tests {
         check(&LOUD[..1], 500, 510, None);
         check(&LOUD[..1], 10_000, 10_000, Some(StopReason::TimeLimit));
         check(&vec![100.0; 10_000], 1, 2, Some(StopReason::SamplesMax));
+    }
+
+    #[test]
+    fn the_range_of_few_samples_replaces_their_interval() {
+        let plan = Plan { samples_min: 1, ..Plan::default() };
+        let stops = |samples: &[f64]| {
+            decide_stop(&plan, samples, Elapsed { sampling_ns: 12 * MILLISECOND, total_ns: 30 * MILLISECOND })
+        };
+        assert_eq!(stops(&[100.0, 100.0, 101.9]), Some(StopReason::Precise));
+        assert_eq!(stops(&[100.0, 100.0, 102.1]), None);
+        assert_eq!(stops(&[100.0, 100.0]), None, "two samples may agree by chance");
     }
 }
