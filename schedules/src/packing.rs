@@ -146,24 +146,36 @@ impl Packing {
             Packing::Blocked { block } | Packing::Taps { block } => block,
         };
         let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
-        let (outer, block) = (size(extents[0]), size(block));
-        let row = bytes.len() / outer;
         let depth = if matches!(self, Packing::Taps { .. }) { size(extents[1]) } else { 1 };
-        let taps = row / element_bytes / depth;
-        let mut packed = Vec::with_capacity(bytes.len());
-        for group in bytes.chunks(block * row) {
-            for (tap, channel) in (0..taps).flat_map(|tap| (0..depth).map(move |channel| (tap, channel))) {
-                for lane in 0..block {
-                    let start = lane * row + (channel * taps + tap) * element_bytes;
-                    match group.get(start..start + element_bytes) {
-                        Some(element) => packed.extend_from_slice(element),
-                        None => packed.resize(packed.len() + element_bytes, 0),
-                    }
-                }
+        let shape = (size(extents[0]), depth, size(block));
+        match element_bytes {
+            1 => pack_blocks(shape, bytes.as_chunks::<1>().0),
+            2 => pack_blocks(shape, bytes.as_chunks::<2>().0),
+            4 => pack_blocks(shape, bytes.as_chunks::<4>().0),
+            _ => pack_blocks(shape, bytes.as_chunks::<8>().0),
+        }
+    }
+}
+
+/// Packs `outer` rows of `depth` channels: blocks of rows are innermost, taps are outside of channels.
+fn pack_blocks<const BYTES: usize>(
+    (outer, depth, block): (usize, usize, usize),
+    elements: &[[u8; BYTES]],
+) -> Vec<u8> {
+    let row = elements.len() / outer;
+    let taps = row / depth;
+    let mut packed = Vec::with_capacity(outer.next_multiple_of(block) * row);
+    for group in elements.chunks(block * row) {
+        let rows = group.len() / row;
+        for tap in 0..taps {
+            for channel in 0..depth {
+                let place = channel * taps + tap;
+                packed.extend((0..rows).map(|lane| group[lane * row + place]));
+                packed.extend((rows..block).map(|_| [0; BYTES]));
             }
         }
-        packed
     }
+    packed.into_flattened()
 }
 
 /// Transforms filters for Winograd's algorithm, in 64-bit floats that are rounded once.
@@ -174,20 +186,34 @@ fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Ve
     let places = count(transforms.window_extent()).pow(2);
     let blocks = outer.div_ceil(block);
     let mut packed = vec![0_u8; places * blocks * inner * block * size_of::<f32>()];
-    let numbers = bytes.chunks_exact(size_of::<f32>()).map(|number| {
-        let number = number.try_into().expect("chunks have their extent");
-        f64::from(f32::from_ne_bytes(number))
-    });
-    let numbers: Vec<f64> = numbers.collect();
-    for (filter, taps) in numbers.chunks_exact(KERNEL * KERNEL).enumerate() {
-        let (o, i) = (filter / inner, filter % inner);
-        let taps = taps.try_into().expect("chunks have their extent");
-        for (place, number) in transforms.of_filter(taps).into_iter().enumerate() {
-            let at = (((place * blocks + o / block) * inner + i) * block + o % block) * size_of::<f32>();
-            packed[at..at + size_of::<f32>()].copy_from_slice(&(number as f32).to_ne_bytes());
+    let filters = bytes.as_chunks::<{ KERNEL * KERNEL * size_of::<f32>() }>().0;
+    let mut transformed = vec![0.0; places];
+    // The numbers of one block and channel, place by place: each place is written as a whole, because single numbers
+    // would be far apart.
+    let mut block_numbers = vec![[0_u8; size_of::<f32>()]; places * block];
+    for (group, filters) in filters.chunks(block * inner).enumerate() {
+        for channel in 0..inner {
+            for (lane, filter) in filters.iter().skip(channel).step_by(inner).enumerate() {
+                transforms.transform_filter(&filter_numbers(filter), &mut transformed);
+                for (place, number) in transformed.iter().enumerate() {
+                    block_numbers[place * block + lane] = (*number as f32).to_ne_bytes();
+                }
+            }
+            for (place, numbers) in block_numbers.chunks_exact(block).enumerate() {
+                let bytes = numbers.as_flattened();
+                let at = ((place * blocks + group) * inner + channel) * bytes.len();
+                packed[at..at + bytes.len()].copy_from_slice(bytes);
+            }
         }
+        // Lanes behind the last filter stay zero.
+        block_numbers.fill([0; size_of::<f32>()]);
     }
     packed
+}
+
+fn filter_numbers(bytes: &[u8; KERNEL * KERNEL * size_of::<f32>()]) -> [f64; KERNEL * KERNEL] {
+    let numbers = bytes.as_chunks::<{ size_of::<f32>() }>().0;
+    std::array::from_fn(|tap| f64::from(f32::from_ne_bytes(numbers[tap])))
 }
 
 /// Returns 1 if four-byte groups lie along the last dimension (else 0), the taps per row, and the grouped extent.

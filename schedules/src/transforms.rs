@@ -79,16 +79,15 @@ impl Transforms {
         reached_positions(self.tile)
     }
 
-    /// Returns the transformed filter `G g Gᵀ`, row by row.
-    pub(crate) fn of_filter(&self, filter: &[f64; KERNEL * KERNEL]) -> Vec<f64> {
-        let columns = |row: &[f64; KERNEL], column: usize| -> f64 {
-            (0..KERNEL).map(|tap| row[tap] * filter[tap * KERNEL + column]).sum()
-        };
-        let rows = self.filter.iter().map(|row| [0, 1, 2].map(|column| columns(row, column)));
-        let whole = rows.flat_map(|row| {
-            self.filter.iter().map(move |other| (0..KERNEL).map(|tap| row[tap] * other[tap]).sum::<f64>())
-        });
-        whole.collect()
+    /// Writes the transformed filter `G g Gᵀ`, row by row.
+    pub(crate) fn transform_filter(&self, filter: &[f64; KERNEL * KERNEL], transformed: &mut [f64]) {
+        for (row, numbers) in self.filter.iter().zip(transformed.chunks_exact_mut(self.filter.len())) {
+            let row: [f64; KERNEL] =
+                [0, 1, 2].map(|column| (0..KERNEL).map(|tap| row[tap] * filter[tap * KERNEL + column]).sum());
+            for (number, other) in numbers.iter_mut().zip(self.filter) {
+                *number = (0..KERNEL).map(|tap| row[tap] * other[tap]).sum();
+            }
+        }
     }
 }
 
@@ -121,11 +120,10 @@ mod tests {
                 });
                 both.collect()
             };
-            let products = turned(found.window, &window)
-                .iter()
-                .zip(found.of_filter(&filter))
-                .map(|(a, b)| a * b)
-                .collect::<Vec<_>>();
+            let mut transformed = vec![0.0; extent * extent];
+            found.transform_filter(&filter, &mut transformed);
+            let products =
+                turned(found.window, &window).iter().zip(transformed).map(|(a, b)| a * b).collect::<Vec<_>>();
             let result = turned(found.result, &products);
             let side = usize::try_from(tile).unwrap();
             for (place, result) in result.iter().enumerate() {

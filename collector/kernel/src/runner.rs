@@ -110,7 +110,10 @@ fn run_on_this_thread(
         let stack_bytes = job.placement.stack_bytes_of(batches.next().unwrap_or(0));
         with_stack_offset(stack_bytes, || kernel.call_repeatedly(&arguments, times))
     };
-    let mut clock = HostClock::with_threads(PoolThreads::new(&job.cpus)?);
+    let inputs = buffers.iter().zip(&prepared.task.parameters);
+    let activations = inputs.filter(|(_, parameter)| !parameter.is_constant);
+    let activations = activations.map(|(buffer, _)| Ok(buffer.as_shared_bytes()?)).collect::<Result<Vec<_>>>()?;
+    let mut clock = HostClock::with_threads(PoolThreads::new(&job.cpus)?).with_activations(activations);
     let measurement = measure_runs(&mut call, &job.method, &mut clock, counters)?;
     let check = if job.is_checked { Some(prepared.check_result(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {

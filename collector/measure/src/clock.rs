@@ -2,9 +2,11 @@
 
 use std::{
     hint::black_box,
+    sync::atomic::AtomicU8,
     time::{Duration, Instant},
 };
 
+use crate::Cache;
 use crate::counters::Usage;
 use crate::flush::{CallingThread, Flusher, RunThreads};
 
@@ -20,38 +22,50 @@ pub trait Clock {
         None
     }
     fn sleep(&mut self, duration: Duration);
-    /// Flushes the caches of all CPUs of a run, unless the timed code does; `bytes` exceeds the last-level cache.
-    fn empty_caches(&mut self, bytes: u64);
+    /// Puts the caches of all CPUs of a run into a state, unless the timed code does.
+    fn prepare_caches(&mut self, cache: Cache);
 }
 
-pub struct HostClock {
+pub struct HostClock<'a> {
     origin: Instant,
     precision_ns: u64,
-    threads: Box<dyn RunThreads>,
+    threads: Box<dyn RunThreads + 'a>,
+    /// Memory of the operands that other operators of a network would have written.
+    activations: Vec<&'a [AtomicU8]>,
     flusher: Option<Flusher>,
 }
 
-impl HostClock {
+impl<'a> HostClock<'a> {
     pub fn new() -> Self {
         Self::with_origin(Instant::now())
     }
 
     pub fn with_origin(origin: Instant) -> Self {
-        Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
+        Self {
+            origin,
+            precision_ns: precision_ns(origin),
+            threads: Box::new(CallingThread::new()),
+            activations: Vec::new(),
+            flusher: None,
+        }
     }
 
-    pub fn with_threads(threads: impl RunThreads + 'static) -> Self {
+    pub fn with_threads(threads: impl RunThreads + 'a) -> Self {
         Self { threads: Box::new(threads), ..Self::new() }
+    }
+
+    pub fn with_activations(self, activations: Vec<&'a [AtomicU8]>) -> Self {
+        Self { activations, ..self }
     }
 }
 
-impl Default for HostClock {
+impl Default for HostClock<'_> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Clock for HostClock {
+impl Clock for HostClock<'_> {
     fn now_ns(&mut self) -> u64 {
         elapsed_ns(self.origin)
     }
@@ -77,10 +91,14 @@ impl Clock for HostClock {
         std::thread::sleep(duration);
     }
 
-    fn empty_caches(&mut self, bytes: u64) {
-        let known = self.flusher.take().filter(|flusher| flusher.is_for(bytes));
-        let flusher = known.unwrap_or_else(|| Flusher::new(bytes, self.threads.as_mut()));
-        flusher.flush_caches(self.threads.as_mut());
+    fn prepare_caches(&mut self, cache: Cache) {
+        if cache == Cache::Warm {
+            return;
+        }
+        let threads = self.threads.as_mut();
+        let known = self.flusher.take().filter(|flusher| flusher.is_for(cache));
+        let flusher = known.unwrap_or_else(|| Flusher::new(cache, threads));
+        flusher.prepare_caches(&self.activations, threads);
         self.flusher = Some(flusher);
     }
 }

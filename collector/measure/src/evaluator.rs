@@ -20,7 +20,7 @@ pub fn evaluate_rule<E>(
 ) -> Result<Measurement, E> {
     debug_assert_eq!(rule.check_settings(), Ok(()), "check the rule before using it");
     // The first flush allocates memory, so it happens before measuring.
-    flush_caches(rule, clock);
+    clock.prepare_caches(rule.cache);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time_runs(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
@@ -28,7 +28,7 @@ pub fn evaluate_rule<E>(
     for repeat in 0..rule.repeat {
         let mut zeros = 0;
         loop {
-            flush_caches(rule, recorder.clock);
+            recorder.clock.prepare_caches(rule.cache);
             let elapsed_ns = recorder.time_batch(run, number)?.elapsed_ns;
             zeros += u32::from(elapsed_ns == 0);
             let is_long_enough = elapsed_ns >= u64::from(rule.min_repeat_ms) * 1_000_000;
@@ -57,12 +57,6 @@ pub fn evaluate_rule<E>(
         samples_min: rule.repeat,
         speed_ns: (speed_before_ns, speed_after_ns),
     }))
-}
-
-fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
-    if let Some(bytes) = rule.cache.flush_bytes() {
-        clock.empty_caches(bytes);
-    }
 }
 
 /// Returns the next number of runs: enough for `min_repeat_ms` plus one, but at least [`GROWTH`] times `number`.

@@ -74,13 +74,17 @@ pub enum Cache {
     Warm,
     /// Every thread of a run overwrites its caches before the run; `flush_bytes` must exceed the last-level cache.
     Cold { flush_bytes: u64 },
+    /// Before each run, the threads read `between_bytes`, as much as the other operators of a network touch. Then each
+    /// writes its share of the activations, as the operators before do.
+    Network { between_bytes: u64 },
 }
 
 impl Cache {
+    /// Returns the number of bytes that the threads write or read before each run.
     pub(super) fn flush_bytes(self) -> Option<u64> {
         match self {
             Cache::Warm => None,
-            Cache::Cold { flush_bytes } => Some(flush_bytes),
+            Cache::Cold { flush_bytes: bytes } | Cache::Network { between_bytes: bytes } => Some(bytes),
         }
     }
 }
@@ -230,9 +234,13 @@ impl Evaluator {
 }
 
 fn check_cache(cache: Cache) -> Result<(), PlanError> {
-    let Cache::Cold { flush_bytes } = cache else { return Ok(()) };
+    let (field, bytes) = match cache {
+        Cache::Warm => return Ok(()),
+        Cache::Cold { flush_bytes } => ("flush_bytes", flush_bytes),
+        Cache::Network { between_bytes } => ("between_bytes", between_bytes),
+    };
     let allowed = 1..=FLUSH_BYTES_MAX;
-    require_setting(allowed.contains(&flush_bytes), "flush_bytes", flush_bytes, format!("in {allowed:?}"))
+    require_setting(allowed.contains(&bytes), field, bytes, format!("in {allowed:?}"))
 }
 
 fn require_setting(

@@ -143,7 +143,7 @@ impl<'a> Recorder<'a> {
             p95_ns: summary.p95,
             std_ns: summary.std,
             cv: summary.cv,
-            median_interval_ns: summary.median_interval,
+            median_interval_ns: statistics::time_interval(&self.sorted, statistics::CONFIDENCE),
             visits_ns: Vec::new(),
             first_run_ns: closing.first_run_ns,
             warm_up_runs: closing.warm_up_runs,

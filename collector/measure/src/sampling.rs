@@ -19,8 +19,8 @@ pub fn sample_runs<E>(
     // Each group of counters needs a sample of its own.
     let groups = u32::try_from(counters.group_count()).unwrap_or(u32::MAX);
     let stopping_plan = Plan { samples_min: plan.samples_min.max(groups), ..plan.clone() };
-    // The first flush allocates memory, so it happens before any budget starts.
-    flush_caches(plan, clock);
+    // The first preparation allocates memory, so it happens before any budget starts.
+    clock.prepare_caches(plan.cache);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time_runs(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
@@ -30,7 +30,7 @@ pub fn sample_runs<E>(
     let is_long = |run_ns: u64| is_long(plan, run_ns) && batch_size(plan, run_ns, precision_ns) == 1;
     // A long first run is warm-up enough if the second one is long, too; otherwise only the start was slow.
     if is_long(first_run_ns) {
-        flush_caches(plan, recorder.clock);
+        recorder.clock.prepare_caches(plan.cache);
         warm.add_batch(recorder.time_batch(run, 1)?.elapsed_ns, 1);
     }
     if is_long(warm.run_ns) {
@@ -49,7 +49,7 @@ pub fn sample_runs<E>(
         {
             break stop;
         }
-        flush_caches(plan, recorder.clock);
+        recorder.clock.prepare_caches(plan.cache);
         recorder.time_batch(run, batch_size)?;
         recorder.keep_batch();
     };
@@ -73,12 +73,6 @@ const WARM_UP_MULTIPLE: u64 = 4;
 
 fn is_long(plan: &Plan, run_ns: u64) -> bool {
     run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE)
-}
-
-fn flush_caches(plan: &Plan, clock: &mut dyn Clock) {
-    if let Some(bytes) = plan.cache.flush_bytes() {
-        clock.empty_caches(bytes);
-    }
 }
 
 struct Warm {
@@ -114,9 +108,10 @@ fn warm_up<E>(
     Ok(())
 }
 
-/// Returns the runs of the smallest batch that is long compared with the clock's precision; 1 for cold caches.
+/// Returns the runs of the smallest batch that is long compared with the clock's precision; 1 for caches that each run
+/// changes.
 fn batch_size(plan: &Plan, run_ns: u64, precision_ns: u64) -> u32 {
-    if matches!(plan.cache, Cache::Cold { .. }) {
+    if plan.cache != Cache::Warm {
         return 1;
     }
     let runs = (precision_ns * u64::from(plan.batch_precisions)).div_ceil(run_ns);

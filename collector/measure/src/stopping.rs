@@ -39,20 +39,14 @@ pub fn decide_stop(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<Stop
 }
 
 fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
-    /// Least number of samples whose range replaces the interval of the median, for which they are too few.
-    const RANGE_SAMPLES: usize = 3;
     // The interval is expensive, and with many samples one more hardly changes it.
     let is_turn = sorted.len() < 64 || sorted.len().is_multiple_of(16);
-    let range = || {
-        let width = sorted.last()? - sorted.first()?;
-        (sorted.len() >= RANGE_SAMPLES).then(|| width / 2.0 / statistics::median_of_sorted(sorted))
-    };
-    is_turn && relative_half_width(sorted, plan.confidence).or_else(range).is_some_and(|width| width <= plan.precision)
+    is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
 }
 
 /// Returns the half-width of the median's confidence interval over the median; None for too few samples.
 pub fn relative_half_width(sorted: &[f64], confidence: f64) -> Option<f64> {
-    let (low, high) = statistics::median_interval(sorted, confidence)?;
+    let (low, high) = statistics::time_interval(sorted, confidence)?;
     let median = statistics::median_of_sorted(sorted);
     (median > 0.0).then(|| (high - low) / 2.0 / median)
 }
@@ -85,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_few_samples_replaces_their_interval() {
+    fn three_samples_may_be_enough() {
         let plan = Plan { samples_min: 1, ..Plan::default() };
         let stops = |samples: &[f64]| {
             decide_stop(&plan, samples, Elapsed { sampling_ns: 12 * MILLISECOND, total_ns: 30 * MILLISECOND })
         };
-        assert_eq!(stops(&[100.0, 100.0, 101.9]), Some(StopReason::Precise));
-        assert_eq!(stops(&[100.0, 100.0, 102.1]), None);
+        assert_eq!(stops(&[99.7, 100.0, 100.3]), Some(StopReason::Precise));
+        assert_eq!(stops(&[99.5, 100.0, 100.5]), None);
         assert_eq!(stops(&[100.0, 100.0]), None, "two samples may agree by chance");
     }
 }

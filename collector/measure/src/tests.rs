@@ -82,7 +82,8 @@ impl Clock for FakeClock {
         self.time.pass(duration.as_nanos() as u64);
     }
 
-    fn empty_caches(&mut self, bytes: u64) {
+    fn prepare_caches(&mut self, cache: Cache) {
+        let Some(bytes) = cache.flush_bytes() else { return };
         self.emptied.borrow_mut().push((bytes, self.readings));
     }
 }

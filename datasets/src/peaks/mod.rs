@@ -159,7 +159,8 @@ impl Peaks {
         let is_known = self.compute.iter().any(|peak| peak.threads == threads)
             && self.memory.iter().any(|peak| peak.threads == threads);
         let footprint = match caches {
-            CacheState::Warm => bytes,
+            // The level is at least that of the operator's own bytes, so the bound holds.
+            CacheState::Warm | CacheState::Network => bytes,
             CacheState::Cold => f64::INFINITY,
         };
         let (compute, memory) =

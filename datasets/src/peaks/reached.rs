@@ -104,7 +104,7 @@ fn computes_all(record: &Record) -> bool {
 }
 
 /// Returns whether a run moves all counted bytes. Excludes strided windows, slices and masked attention, which skip
-/// bytes, and cold runs, because a flush may leave data in the caches.
+/// bytes, and runs with caches that are not warm, because a flush may leave data in the caches.
 fn moves_all(record: &Record) -> bool {
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');
@@ -113,7 +113,7 @@ fn moves_all(record: &Record) -> bool {
             >= count_or_zero(record.bytes_in) + count_or_zero(record.bytes_weights)
     };
     match record.macs {
-        _ if record.cache_state == Some(CacheState::Cold) => false,
+        _ if record.cache_state.is_some_and(|state| state != CacheState::Warm) => false,
         Some(macs) if macs > 0 => ["matmul", "dense"].contains(&record.op_kind.as_str()),
         _ => is_alone && record.flops > Some(0) && touches_each(),
     }

@@ -114,6 +114,7 @@ words! {
     CacheState {
         Warm = "warm": "Caches hold the data of the previous run.",
         Cold = "cold": "Caches were flushed before each sample.",
+        Network = "network": "As between the other operators of the model: before each sample the threads read as many bytes as the model's weights and its largest activations take, and wrote the task's activations.",
     }
 }
 

@@ -208,7 +208,7 @@ fn measure_calls(calls: &ResolvedCalls, order: &Order, cpus: &[usize]) -> Result
 }
 
 /// Returns a clock that also reads the CPU times of the pool's threads, if there is a pool.
-fn host_clock() -> HostClock {
+fn host_clock() -> HostClock<'static> {
     native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }
 

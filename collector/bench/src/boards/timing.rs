@@ -95,7 +95,9 @@ fn time_batch(
 ) -> Result<f64, RemoteError> {
     let flush_bytes = match plan.cache {
         Cache::Warm => 0,
-        Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
+        Cache::Cold { flush_bytes: bytes } | Cache::Network { between_bytes: bytes } => {
+            i64::try_from(bytes).unwrap_or(i64::MAX)
+        }
     };
     let Device { kind, id } = Device::CPU;
     // In order: runs, repeats, minimum milliseconds, maximum repeats of zero duration, cooldown, cooldown interval,
@@ -163,5 +165,5 @@ impl Clock for ReportedClock {
     fn sleep(&mut self, _: Duration) {}
 
     /// Does nothing, because the server empties the caches before each batch.
-    fn empty_caches(&mut self, _: u64) {}
+    fn prepare_caches(&mut self, _: Cache) {}
 }

@@ -47,6 +47,7 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
             Some(device.allocate_buffer(usize::try_from((*flush_bytes).max(2 * facts.l2_bytes))?)?)
         }
         Cache::Warm => None,
+        Cache::Network { .. } => anyhow::bail!("a GPU has no cache state `network`"),
     };
     let timer =
         Timer::new(gpu, (&kernels, DeviceRun::Sequential), flush, [device.create_event()?, device.create_event()?]);
@@ -293,13 +294,13 @@ impl<'a> Timer<'a> {
 
 /// Clock that advances by device time during batches: the host's clock, minus the time that only the host used.
 pub(super) struct DeviceClock<'a> {
-    host: HostClock,
+    host: HostClock<'static>,
     timer: &'a Timer<'a>,
     is_sampling: bool,
 }
 
 impl<'a> DeviceClock<'a> {
-    pub(super) fn new(host: HostClock, timer: &'a Timer<'a>) -> DeviceClock<'a> {
+    pub(super) fn new(host: HostClock<'static>, timer: &'a Timer<'a>) -> DeviceClock<'a> {
         DeviceClock { host, timer, is_sampling: false }
     }
 }
@@ -337,5 +338,5 @@ impl Clock for DeviceClock<'_> {
     }
 
     /// Does nothing: the timer flushes the device's cache, and kernels do not use the host's caches.
-    fn empty_caches(&mut self, _: u64) {}
+    fn prepare_caches(&mut self, _: Cache) {}
 }

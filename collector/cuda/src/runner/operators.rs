@@ -7,7 +7,7 @@ use super::gpu::Gpu;
 use crate::driver::{Device, DeviceEvent, DriverError, Prepared};
 use measure::counters::gpu::ENERGY;
 use measure::counters::{Backend, CounterRequest, NoCounters, Usage};
-use measure::{Clock, HostClock};
+use measure::{Cache, Clock, HostClock};
 use profile::data::{Energy, Track};
 use profile::session::{Subject, Watch, profile_model, to_refusal};
 use profile::{Plan, Profile};
@@ -49,7 +49,7 @@ struct OperatorTimes {
 
 /// Clock that returns the device time if it is known, and the host time otherwise.
 struct DeviceTimes<'a> {
-    host: HostClock,
+    host: HostClock<'static>,
     times: &'a OperatorTimes,
 }
 
@@ -79,7 +79,7 @@ impl Clock for DeviceTimes<'_> {
         self.host.sleep(duration);
     }
 
-    fn empty_caches(&mut self, _: u64) {}
+    fn prepare_caches(&mut self, _: Cache) {}
 }
 
 struct Watched<'a, 'b>(&'b Calls<'a>);

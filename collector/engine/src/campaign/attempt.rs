@@ -105,6 +105,11 @@ pub fn plan_attempts(
     cpus: &[usize],
     flush_bytes: u64,
 ) -> Result<Vec<Attempt>, PlanningError> {
+    let between_bytes = models_bytes(tasks);
+    let caches = |planned: Option<&PlannedTask>| CacheBytes {
+        flush: flush_bytes,
+        between: planned.and_then(|planned| between_bytes.get(&planned.counts.first()?.0)).copied().unwrap_or(1),
+    };
     let mut attempts = Vec::new();
     let mut first = 0;
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
@@ -114,7 +119,7 @@ pub fn plan_attempts(
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
         for code in task_implementations(&family[0], compiled, target, config, &bases.revisions) {
             for (place, with_task) in records.iter().enumerate() {
-                for run in run_variants(config, base.source, flush_bytes) {
+                for run in run_variants(config, base.source, caches(family.get(place))) {
                     attempts.push(create_attempt((first + place, first), code.clone(), run, with_task, cpus)?);
                 }
             }
@@ -124,7 +129,7 @@ pub fn plan_attempts(
     for module in modules {
         let (record, code) =
             (Arc::new(record::module_record(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
-        for run in run_variants(config, bases.library.source, flush_bytes) {
+        for run in run_variants(config, bases.library.source, caches(None)) {
             attempts.push(create_attempt((first, first), code.clone(), run, &record, cpus)?);
         }
         first += 1;
@@ -199,14 +204,41 @@ fn task_implementations(
     schedules.map(code).collect()
 }
 
+/// Numbers of bytes that put caches into a state.
+#[derive(Clone, Copy)]
+struct CacheBytes {
+    flush: u64,
+    between: u64,
+}
+
+/// Returns the bytes that a run of each model touches, by its index: all weights, and the activations of its largest
+/// task, because memory of activations is used again.
+fn models_bytes(tasks: &[PlannedTask]) -> HashMap<usize, u64> {
+    let mut touched: HashMap<usize, (u64, u64)> = HashMap::new();
+    for planned in tasks {
+        let Ok(work) = planned.task.work() else { continue };
+        for (model, count) in &planned.counts {
+            let (weights, activations) = touched.entry(*model).or_default();
+            *weights = weights.saturating_add(work.bytes_weights.saturating_mul(*count as u64));
+            *activations = (*activations).max(work.bytes_in.saturating_add(work.bytes_out));
+        }
+    }
+    touched.into_iter().map(|(model, (weights, activations))| (model, weights.saturating_add(activations))).collect()
+}
+
 fn run_variants(
     config: &Config,
     source: Source,
-    flush_bytes: u64,
+    bytes: CacheBytes,
 ) -> impl Iterator<Item = (CacheState, Method, usize)> {
     config.cache.iter().flat_map(move |&cache| {
         let state = CacheState::from(cache);
-        let cache = if state == CacheState::Cold { Cache::Cold { flush_bytes } } else { Cache::Warm };
+        let cache = match state {
+            CacheState::Warm => Cache::Warm,
+            CacheState::Cold => Cache::Cold { flush_bytes: bytes.flush },
+            // More than the caches hold makes no difference.
+            CacheState::Network => Cache::Network { between_bytes: bytes.between.clamp(1, bytes.flush.max(1)) },
+        };
         // A simulator is deterministic, so one visit is enough.
         let visits = if source == Source::Simulated { 1 } else { config.measure.visits };
         let plan = Plan { cache, visits, ..config.measure.clone() };
@@ -220,5 +252,38 @@ pub(super) fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSour
         Schedule::Template { .. } => ScheduleSource::Template,
         Schedule::MetaSchedule { .. } => ScheduleSource::MetaSchedule,
         Schedule::Trace { .. } => ScheduleSource::Trace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::choices::CacheChoice;
+    use crate::campaign::settings::Settings;
+
+    #[test]
+    fn between_two_runs_of_an_operator_a_network_touches_all_weights_and_its_largest_activations() {
+        let text = "models = [{ source = 'local', name = 'squeezenet-1.1' }, { source = 'simple', name = 'relu:shape=100' }]";
+        let config = Settings::parse(text).expect("a configuration").check(1).expect("it fits");
+        let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
+        let (mut weights, mut activations) = (0, 0);
+        for planned in tasks.iter().filter(|planned| planned.counts[0].0 == 0) {
+            let work = planned.task.work().expect("work");
+            weights += work.bytes_weights * planned.counts[0].1 as u64;
+            activations = activations.max(work.bytes_in + work.bytes_out);
+        }
+        assert!(weights > 0 && activations > 0, "{weights} {activations}");
+        assert_eq!(models_bytes(&tasks), HashMap::from([(0, weights + activations), (1, 800)]));
+        let network = Config { cache: vec![CacheChoice::Network], ..config };
+        let plans = |flush| -> Vec<Method> {
+            run_variants(&network, Source::Measured, CacheBytes { flush, between: 800 }).map(|run| run.1).collect()
+        };
+        let cache_of = |method: &Method| match method {
+            Method::Sample(plan) => plan.cache,
+            Method::Evaluate(rule) => rule.cache,
+        };
+        let between = |flush| plans(flush).iter().map(cache_of).collect::<Vec<Cache>>();
+        assert!(between(1 << 20).iter().all(|cache| *cache == Cache::Network { between_bytes: 800 }));
+        assert!(between(500).iter().all(|cache| *cache == Cache::Network { between_bytes: 500 }), "the caches are full");
     }
 }

@@ -76,6 +76,8 @@ choice! {
         Warm = "warm",
         /// Caches are filled with unrelated data before each run
         Cold = "cold",
+        /// The rest of the network has passed through the caches, and the threads have written the activations
+        Network = "network",
     }
 }
 
@@ -84,6 +86,7 @@ impl From<CacheChoice> for CacheState {
         match choice {
             CacheChoice::Warm => CacheState::Warm,
             CacheChoice::Cold => CacheState::Cold,
+            CacheChoice::Network => CacheState::Network,
         }
     }
 }

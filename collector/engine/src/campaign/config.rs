@@ -310,6 +310,12 @@ impl Config {
         let allowed = "`torch` computes on this machine's CPU: remove `target` and `executor`";
         check_each("backend", &[self.backend], allowed, is_served)?;
         let kind = self.target_kind();
+        let is_served = |cache: &CacheChoice| match cache {
+            CacheChoice::Warm | CacheChoice::Cold => true,
+            CacheChoice::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
+        };
+        let allowed = "`network` needs the target `llvm` without a partner library";
+        check_each("cache", &self.cache, allowed, is_served)?;
         for (setting, allowed) in kind.fixed_settings() {
             self.check_fixed(*setting, allowed)?;
         }

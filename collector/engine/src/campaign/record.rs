@@ -313,7 +313,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
 }
 
 /// Returns the energy of one run in joules: of the GPU board, or else of the CPU packages and their memory if the
-/// meters covered all timed runs. With cold caches, board energy is not used: its separate runs have warm caches.
+/// meters covered all timed runs. Unless caches are warm, board energy is not used: its separate runs have warm caches.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -322,7 +322,7 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
         let counter = counted(name).filter(|counter| counter.runs == m.timed_runs && counter.running_ratio >= 1.0)?;
         Some(counter.per_run * MICROJOULE)
     };
-    let of_board = counted(ENERGY).filter(|_| caches != Some(CacheState::Cold));
+    let of_board = counted(ENERGY).filter(|_| caches.is_none_or(|state| state == CacheState::Warm));
     match of_board {
         Some(counter) => Some(counter.per_run * MILLIJOULE),
         None => Some(over_all(PACKAGE_ENERGY)? + over_all(DRAM_ENERGY).unwrap_or(0.0)),

@@ -6,7 +6,7 @@ use super::names;
 use super::object::{self, LoadError};
 use measure::Evaluator;
 use models::DType;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tvm_ffi::{AnyView, Bytes, Function, Tensor};
 use worker::RunnerProcess;
 
@@ -42,6 +42,11 @@ impl KernelBuffer {
 
     pub(in crate::tvm) fn as_view(&self) -> AnyView<'_> {
         AnyView::from(&self.tensor)
+    }
+
+    /// Returns the bytes as values that several threads can change.
+    pub fn as_shared_bytes(&self) -> Result<&[AtomicU8], MemoryError> {
+        memory::as_shared_bytes(&self.tensor)
     }
 
     pub fn size_bytes(&self) -> Result<usize, MemoryError> {

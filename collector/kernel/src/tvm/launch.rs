@@ -53,7 +53,7 @@ struct LaunchRegion {
 }
 
 /// Redirects launches of code loaded later; returns the clock of task times; None if TVM's function is missing.
-pub fn install_hook() -> Option<HostClock> {
+pub fn install_hook() -> Option<HostClock<'static>> {
     if HOOK.get().is_none() {
         let original = original_launch()?;
         let records = std::iter::repeat_with(TaskRecord::default).take(TASKS_MAX).collect();

@@ -10,6 +10,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use tvm_ffi::dtype::AsDLDataType;
@@ -152,6 +153,14 @@ pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     // SAFETY: both are `size_bytes` long, and the new vector overlaps nothing.
     unsafe { std::ptr::copy_nonoverlapping(source.start, bytes.as_mut_ptr(), source.size_bytes) };
     Ok(bytes)
+}
+
+/// Returns the bytes of a tensor as values that several threads can change.
+pub fn as_shared_bytes(tensor: &Tensor) -> Result<&[AtomicU8], MemoryError> {
+    let row = TensorRow::of_tensor(tensor)?;
+    // SAFETY: the memory lives as long as the borrowed tensor, and compiled code, which also accesses it, does not run
+    // while the slice is used.
+    Ok(unsafe { std::slice::from_raw_parts(row.start.cast::<AtomicU8>(), row.size_bytes) })
 }
 
 /// Overwrites all bytes of a tensor of any type; fails as [`read_bytes`] does, and if the number of bytes differs.

@@ -82,7 +82,7 @@ mod tests {
             0
         }
 
-        fn empty_caches(&mut self, _: u64) {}
+        fn prepare_caches(&mut self, _: crate::Cache) {}
 
         fn sleep(&mut self, _: Duration) {}
     }

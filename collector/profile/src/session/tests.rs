@@ -35,7 +35,7 @@ impl Clock for SharedClock {
         self.pass(u64::try_from(duration.as_nanos()).expect("a short time"));
     }
 
-    fn empty_caches(&mut self, _: u64) {}
+    fn prepare_caches(&mut self, _: measure::Cache) {}
 }
 
 /// A model whose calls take 10, 20, 30 … ns, with 1 ns before each.

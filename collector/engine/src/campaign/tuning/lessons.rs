@@ -18,7 +18,7 @@ const MAX_LESSONS_OF_TASK: usize = 64;
 struct LessonGroup {
     task: Option<Task>,
     threads: usize,
-    is_cold: bool,
+    cache_state: CacheState,
     default_ns: Option<f64>,
     /// Schedules and their times, by the hashes of schedules.
     times: BTreeMap<String, (Schedule, f64)>,
@@ -57,8 +57,8 @@ impl Lessons {
         if self.own.contains(&ground) {
             return;
         }
-        let is_cold = record.cache_state == Some(CacheState::Cold);
-        let empty = || LessonGroup { task: None, threads, is_cold, default_ns: None, times: BTreeMap::new() };
+        let cache_state = record.cache_state.unwrap_or_default();
+        let empty = || LessonGroup { task: None, threads, cache_state, default_ns: None, times: BTreeMap::new() };
         let group = self.groups.entry(ground).or_insert_with(empty);
         if record.schedule_source == Some(ScheduleSource::Default) {
             group.default_ns = Some(ns);
@@ -82,14 +82,13 @@ impl Lessons {
 
 fn teach_search(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> usize {
     let own = size_features(search.problem());
-    let is_cold = search.cache_state() == CacheState::Cold;
     let distance = |problem: &Problem| {
         let other = size_features(problem);
         own.iter().map(|(name, size)| (size - other.get(name).unwrap_or(&0.0)).powi(2)).sum::<f64>()
     };
     let kind = search.operator_kind().to_owned();
     let alike = problems.iter().filter(|(group, _)| {
-        group.is_cold == is_cold && group.task.as_ref().is_some_and(|task| task.anchor_kind() == kind)
+        group.cache_state == search.cache_state() && group.task.as_ref().is_some_and(|task| task.anchor_kind() == kind)
     });
     let mut alike: Vec<(f64, &(&LessonGroup, Problem))> = alike.map(|one| (distance(&one.1), one)).collect();
     alike.sort_by(|one, other| one.0.total_cmp(&other.0));

@@ -18,11 +18,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use targets::Target;
 
-/// Identity of a search: the hash of its task, its number of threads, and whether caches are cold.
-pub(super) type SearchId = (String, i64, bool);
+/// Identity of a search: the hash of its task, its number of threads, and the state of the caches.
+pub(super) type SearchId = (String, i64, CacheState);
 
 pub(super) fn record_search_id(record: &Record) -> Option<SearchId> {
-    Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
+    Some((record.task_hash.clone(), record.threads?, record.cache_state?))
 }
 
 struct TvmEvolution {
@@ -125,7 +125,7 @@ impl Search {
 
     pub(super) fn search_id(&self) -> SearchId {
         let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
-        (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
+        (self.default.with_task.task_hash.clone(), threads, self.default.state)
     }
 
     /// Returns the experiment key without the schedule, which all trials of this search share.
