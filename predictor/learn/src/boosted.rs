@@ -112,6 +112,18 @@ pub fn fit_trees(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameter
     train_booster(matrix, Data::from_matrix(matrix)?.with_labels(labels)?, parameters, seed)
 }
 
+/// Fits trees that interpolate between the values of training rows, for features on a grid.
+pub fn fit_interpolating_trees(
+    matrix: &Matrix,
+    labels: &[f32],
+    parameters: &BoostingParameters,
+    seed: u64,
+) -> Result<Trees> {
+    let mut trees = fit_trees(matrix, labels, parameters, seed)?;
+    trees.spread_thresholds(matrix);
+    Ok(trees)
+}
+
 /// Fits trees that rank rows within consecutive groups, highest label first; `sizes` are the groups' row counts.
 pub fn fit_ranking(
     matrix: &Matrix,
@@ -179,6 +191,25 @@ mod tests {
             assert!((parts.iter().sum::<f32>() - whole).abs() < 1e-3, "{parts:?} {whole}");
         }
         assert_eq!(Trees::from_json(&booster.to_json().expect("JSON")).expect("trees").len(), trees.len());
+    }
+
+    #[test]
+    fn predictions_between_training_values_are_interpolated() {
+        let (sizes, labels): (Vec<f32>, Vec<f32>) = (0..160).map(|row| (row % 8) as f32).map(|x| (x, x * x)).unzip();
+        let matrix = Matrix::from_rows(1, sizes);
+        let parameters = BoostingParameters { rounds: 100, ..BoostingParameters::default_parameters() };
+        let plain = fit_trees(&matrix, &labels, &parameters, 3).expect("trees");
+        let trees = fit_interpolating_trees(&matrix, &labels, &parameters, 3).expect("trees");
+        assert_eq!(trees.predict_rows(&matrix), plain.predict_rows(&matrix));
+        for low in 0u8..7 {
+            let low = f32::from(low);
+            let share = |part: f32| {
+                let [own, above, between] = [low, low + 1.0, low + part].map(|size| trees.predict_row(&[size]));
+                (between - own) / (above - own)
+            };
+            assert!(share(0.05).abs() < 1e-3 && (share(0.95) - 1.0).abs() < 1e-3, "{low}");
+            assert!((share(0.5) - 0.5).abs() < 0.2, "{low}: {}", share(0.5));
+        }
     }
 
     #[test]

@@ -160,7 +160,8 @@ fn grow_trees(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: u
         colsample: 0.5,
         ..BoostingParameters::default_parameters()
     };
-    boosted::fit_trees(matrix, labels, &parameters, options.seed).map_err(|error| Error::Data(error.to_string()))
+    boosted::fit_interpolating_trees(matrix, labels, &parameters, options.seed)
+        .map_err(|error| Error::Data(error.to_string()))
 }
 
 /// Moves labels that lie far from a coarse fit to the limit of plausible noise.
