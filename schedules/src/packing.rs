@@ -129,30 +129,45 @@ impl Packing {
     }
 
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+        let stored: i64 = self.stored_extents(extents).iter().product();
+        let stored_bytes = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
+        let mut packed = vec![0; usize::try_from(stored).unwrap_or(0) * stored_bytes];
+        self.pack_into(extents, element_bytes, bytes, &mut packed);
+        packed
+    }
+
+    /// Returns whether tensors with elements of a size can be stored in this format.
+    pub fn can_store(self, element_bytes: usize) -> bool {
+        element_bytes == 1 || !matches!(self, Packing::Quads { .. })
+    }
+
+    /// Writes the packed tensor into memory of its size that holds zeros; nothing if it cannot be stored.
+    pub fn pack_into(self, extents: &[i64], element_bytes: usize, bytes: &[u8], packed: &mut [u8]) {
         if bytes.is_empty() {
             // The row sums of quads are stored even for empty rows.
-            let stored: i64 = self.stored_extents(extents).iter().product();
-            let sums = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
-            return vec![0; usize::try_from(stored).unwrap_or(0) * sums];
+            return;
         }
         let block = match self {
-            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
-            Packing::Quads { block } if element_bytes == 1 => return pack_quads(extents, block, bytes),
-            Packing::Quads { .. } => return bytes.to_vec(),
-            Packing::Phases { block, strides, heads } => {
-                return phases::pack_phases(extents, element_bytes, bytes, (block, strides, heads));
+            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return packed.copy_from_slice(bytes),
+            Packing::Quads { block } if element_bytes == 1 => {
+                return packed.copy_from_slice(&pack_quads(extents, block, bytes));
             }
-            Packing::Winograd { tile, block } => return transform_filters(tile, block, extents, bytes),
+            Packing::Quads { .. } => return,
+            Packing::Phases { block, strides, heads } => {
+                let phases = phases::pack_phases(extents, element_bytes, bytes, (block, strides, heads));
+                return packed.copy_from_slice(&phases);
+            }
+            Packing::Winograd { tile, block } => return transform_filters(tile, block, (extents, bytes), packed),
             Packing::Blocked { block } | Packing::Taps { block } => block,
         };
         let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
         let depth = if matches!(self, Packing::Taps { .. }) { size(extents[1]) } else { 1 };
         let shape = (size(extents[0]), depth, size(block));
         match element_bytes {
-            1 => pack_blocks(shape, bytes.as_chunks::<1>().0),
-            2 => pack_blocks(shape, bytes.as_chunks::<2>().0),
-            4 => pack_blocks(shape, bytes.as_chunks::<4>().0),
-            _ => pack_blocks(shape, bytes.as_chunks::<8>().0),
+            1 => pack_blocks::<1>(shape, bytes, packed),
+            2 => pack_blocks::<2>(shape, bytes, packed),
+            4 => pack_blocks::<4>(shape, bytes, packed),
+            _ => pack_blocks::<8>(shape, bytes, packed),
         }
     }
 }
@@ -160,32 +175,29 @@ impl Packing {
 /// Packs `outer` rows of `depth` channels: blocks of rows are innermost, taps are outside of channels.
 fn pack_blocks<const BYTES: usize>(
     (outer, depth, block): (usize, usize, usize),
-    elements: &[[u8; BYTES]],
-) -> Vec<u8> {
+    bytes: &[u8],
+    packed: &mut [u8],
+) {
+    let elements = bytes.as_chunks::<BYTES>().0;
     let row = elements.len() / outer;
     let taps = row / depth;
-    let mut packed = Vec::with_capacity(outer.next_multiple_of(block) * row);
-    for group in elements.chunks(block * row) {
-        let rows = group.len() / row;
-        for tap in 0..taps {
-            for channel in 0..depth {
-                let place = channel * taps + tap;
-                packed.extend((0..rows).map(|lane| group[lane * row + place]));
-                packed.extend((rows..block).map(|_| [0; BYTES]));
-            }
+    let blocks = packed.as_chunks_mut::<BYTES>().0.chunks_exact_mut(block * row);
+    for (group, blocks) in elements.chunks(block * row).zip(blocks) {
+        for (number, lanes) in blocks.chunks_exact_mut(block).enumerate() {
+            let (tap, channel) = (number / depth, number % depth);
+            let rows = group.chunks_exact(row);
+            lanes.iter_mut().zip(rows).for_each(|(lane, row)| *lane = row[channel * taps + tap]);
         }
     }
-    packed.into_flattened()
 }
 
 /// Transforms filters for Winograd's algorithm, in 64-bit floats that are rounded once.
-fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
+fn transform_filters(tile: i64, block: i64, (extents, bytes): (&[i64], &[u8]), packed: &mut [u8]) {
     let transforms = tile_transforms(tile).expect("the tile size was checked");
     let count = |extent: i64| usize::try_from(extent).expect("an extent is positive");
     let (outer, inner, block) = (count(extents[0]), count(extents[1]), count(block));
     let places = count(transforms.window_extent()).pow(2);
     let blocks = outer.div_ceil(block);
-    let mut packed = vec![0_u8; places * blocks * inner * block * size_of::<f32>()];
     let filters = bytes.as_chunks::<{ KERNEL * KERNEL * size_of::<f32>() }>().0;
     let mut transformed = vec![0.0; places];
     // The numbers of one block and channel, place by place: each place is written as a whole, because single numbers
@@ -208,7 +220,6 @@ fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Ve
         // Lanes behind the last filter stay zero.
         block_numbers.fill([0; size_of::<f32>()]);
     }
-    packed
 }
 
 fn filter_numbers(bytes: &[u8; KERNEL * KERNEL * size_of::<f32>()]) -> [f64; KERNEL * KERNEL] {

@@ -82,9 +82,11 @@ pub(crate) fn place_buffers(
     for (number, (input, packing)) in prepared.inputs.iter().zip(packings).enumerate() {
         let extents = input.tensor_type().extents().context("a tensor has an unbound symbolic dimension")?;
         let dtype = input.tensor_type().dtype;
-        let buffer = KernelBuffer::new(packing.stored_dtype(dtype), &packing.stored_extents(&extents), bounds(number))?;
+        let stored = packing.stored_extents(&extents);
+        let mut buffer = KernelBuffer::new(packing.stored_dtype(dtype), &stored, bounds(number))?;
         let element_bytes = usize::try_from(dtype.size_bytes())?;
-        buffer.write(&packing.pack(&extents, element_bytes, input.as_bytes()))?;
+        ensure!(packing.can_store(element_bytes), "the artifact stores {dtype} as {packing}");
+        buffer.change_bytes(|bytes| packing.pack_into(&extents, element_bytes, input.as_bytes(), bytes))?;
         buffers.push(buffer);
     }
     let output = prepared.output_type();
@@ -103,8 +105,7 @@ fn run_on_this_thread(
     let kernel = Kernel::load_object(process, &job.object).context("cannot load the artifact")?;
     let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
     let output = arguments.last().context("the artifact has no output")?;
-    let task_output = prepared.output_type();
-    poison_output(output, task_output)?;
+    output.poison()?;
     let mut batches = 0..;
     let mut call = |times: u32| {
         let stack_bytes = job.placement.stack_bytes_of(batches.next().unwrap_or(0));
@@ -125,10 +126,4 @@ fn run_on_this_thread(
     };
     let measured = Measured { tvm_seconds, ..Measured::from_measurement(measurement, check, peak_resident_bytes()) };
     Ok(RunReply::Measured(Box::new(measured)))
-}
-
-/// Fills a tensor with NaN for floats, or a rare value for integers, to detect unwritten elements.
-pub(crate) fn poison_output(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
-    let size = usize::try_from(ty.size_bytes().context("a tensor has an unbound symbolic dimension")?)?;
-    Ok(output.write(&vec![0xff; size])?)
 }

@@ -2,7 +2,7 @@
 //! are compared after all members have run; a wrong result invalidates the times.
 
 use crate::measuring::ready_this_thread;
-use crate::runner::{place_buffers, poison_output};
+use crate::runner::place_buffers;
 use crate::tvm::kernel::{Kernel, KernelBuffer};
 use anyhow::{Context, Result, ensure};
 use job::prepared::PreparedTasks;
@@ -73,7 +73,7 @@ impl Runner {
             MemberWork::Code { task, object, packings } => {
                 let prepared = self.prepared.get_task(task, seed, true)?;
                 let buffers = place_buffers(prepared, packings, Placement::default())?;
-                poison_output(buffers.last().context("the artifact has no output")?, prepared.output_type())?;
+                buffers.last().context("the artifact has no output")?.poison()?;
                 Ok(Ready::Code { object, buffers })
             }
         }

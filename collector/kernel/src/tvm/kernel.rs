@@ -44,6 +44,16 @@ impl KernelBuffer {
         AnyView::from(&self.tensor)
     }
 
+    /// Lets `change` see and change all bytes.
+    pub fn change_bytes(&mut self, change: impl FnOnce(&mut [u8])) -> Result<(), MemoryError> {
+        memory::change_bytes(&mut self.tensor, change)
+    }
+
+    /// Fills the tensor with NaN for floats, or a rare value for integers, to detect unwritten elements.
+    pub fn poison(&self) -> Result<(), MemoryError> {
+        memory::fill_bytes(&self.tensor, 0xff)
+    }
+
     /// Returns the bytes as values that several threads can change.
     pub fn as_shared_bytes(&self) -> Result<&[AtomicU8], MemoryError> {
         memory::as_shared_bytes(&self.tensor)

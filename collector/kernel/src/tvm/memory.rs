@@ -174,6 +174,23 @@ pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
     Ok(())
 }
 
+/// Lets `change` see and change all bytes of a tensor.
+pub fn change_bytes(tensor: &mut Tensor, change: impl FnOnce(&mut [u8])) -> Result<(), MemoryError> {
+    let row = TensorRow::of_tensor(tensor)?;
+    // SAFETY: the memory is `size_bytes` long. Nobody else uses it during the call, because no compiled code runs, and
+    // no other reference to the tensor is used.
+    change(unsafe { std::slice::from_raw_parts_mut(row.start, row.size_bytes) });
+    Ok(())
+}
+
+/// Sets all bytes of a tensor to a value.
+pub fn fill_bytes(tensor: &Tensor, value: u8) -> Result<(), MemoryError> {
+    let row = TensorRow::of_tensor(tensor)?;
+    // SAFETY: the memory is `size_bytes` long.
+    unsafe { std::ptr::write_bytes(row.start, value, row.size_bytes) };
+    Ok(())
+}
+
 struct TensorRow {
     start: *mut u8,
     count: usize,
