@@ -173,11 +173,7 @@ impl Packing {
 }
 
 /// Packs `outer` rows of `depth` channels: blocks of rows are innermost, taps are outside of channels.
-fn pack_blocks<const BYTES: usize>(
-    (outer, depth, block): (usize, usize, usize),
-    bytes: &[u8],
-    packed: &mut [u8],
-) {
+fn pack_blocks<const BYTES: usize>((outer, depth, block): (usize, usize, usize), bytes: &[u8], packed: &mut [u8]) {
     let elements = bytes.as_chunks::<BYTES>().0;
     let row = elements.len() / outer;
     let taps = row / depth;

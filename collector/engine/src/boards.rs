@@ -212,7 +212,7 @@ pub fn connect_board(
     if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
         return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
     }
-    reject_cold_caches(config, &device)?;
+    reject_cache_states(config, &device)?;
     let linker = match wanted.cross_cc {
         Some(command) => Linker::new(command),
         None => Linker::for_architecture(&targets::target_architecture(&own.text)),
@@ -247,8 +247,12 @@ pub fn connect_board(
     Ok((own, MeasuredMachine { facts, cpus, board: Some(board) }))
 }
 
-/// Rejects cold caches on several threads for RPC servers other than this project's agent, which do not support them.
-fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
+/// Rejects cache states that a device cannot produce: `network`, and on RPC servers other than this project's agent
+/// cold caches on several threads.
+fn reject_cache_states(config: &Config, device: &Device) -> Result<()> {
+    if config.cache.contains(&CacheChoice::Network) {
+        return Err(Failure::usage("`cache` is \"network\"; only runs on this machine have this state"));
+    }
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.description {
         None if is_cold => Err(Failure::usage(format!(

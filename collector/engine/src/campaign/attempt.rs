@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn between_two_runs_of_an_operator_a_network_touches_all_weights_and_its_largest_activations() {
-        let text = "models = [{ source = 'local', name = 'squeezenet-1.1' }, { source = 'simple', name = 'relu:shape=100' }]";
+        let text =
+            "models = [{ source = 'local', name = 'squeezenet-1.1' }, { source = 'simple', name = 'relu:shape=100' }]";
         let config = Settings::parse(text).expect("a configuration").check(1).expect("it fits");
         let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
         let (mut weights, mut activations) = (0, 0);
@@ -284,6 +285,9 @@ mod tests {
         };
         let between = |flush| plans(flush).iter().map(cache_of).collect::<Vec<Cache>>();
         assert!(between(1 << 20).iter().all(|cache| *cache == Cache::Network { between_bytes: 800 }));
-        assert!(between(500).iter().all(|cache| *cache == Cache::Network { between_bytes: 500 }), "the caches are full");
+        assert!(
+            between(500).iter().all(|cache| *cache == Cache::Network { between_bytes: 500 }),
+            "the caches are full"
+        );
     }
 }

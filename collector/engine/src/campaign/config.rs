@@ -314,7 +314,7 @@ impl Config {
             CacheChoice::Warm | CacheChoice::Cold => true,
             CacheChoice::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
         };
-        let allowed = "`network` needs the target `llvm` without a partner library";
+        let allowed = "it needs the target `llvm` without a partner library";
         check_each("cache", &self.cache, allowed, is_served)?;
         for (setting, allowed) in kind.fixed_settings() {
             self.check_fixed(*setting, allowed)?;
