@@ -195,32 +195,25 @@ fn transform_filters(tile: i64, block: i64, (extents, bytes): (&[i64], &[u8]), p
     let places = count(transforms.window_extent()).pow(2);
     let blocks = outer.div_ceil(block);
     let filters = bytes.as_chunks::<{ KERNEL * KERNEL * size_of::<f32>() }>().0;
-    let mut transformed = vec![0.0; places];
-    // The numbers of one block and channel, place by place: each place is written as a whole, because single numbers
-    // would be far apart.
-    let mut block_numbers = vec![[0_u8; size_of::<f32>()]; places * block];
+    // Numbers of one block and channel: taps or places outside, filters inside.
+    let (mut taps, mut transformed) = (vec![0.0; KERNEL * KERNEL * block], vec![0.0; places * block]);
     for (group, filters) in filters.chunks(block * inner).enumerate() {
+        // What lanes behind the last filter hold is not stored.
+        let lanes = filters.len() / inner;
         for channel in 0..inner {
             for (lane, filter) in filters.iter().skip(channel).step_by(inner).enumerate() {
-                transforms.transform_filter(&filter_numbers(filter), &mut transformed);
-                for (place, number) in transformed.iter().enumerate() {
-                    block_numbers[place * block + lane] = (*number as f32).to_ne_bytes();
+                for (tap, number) in filter.as_chunks::<{ size_of::<f32>() }>().0.iter().enumerate() {
+                    taps[tap * block + lane] = f64::from(f32::from_ne_bytes(*number));
                 }
             }
-            for (place, numbers) in block_numbers.chunks_exact(block).enumerate() {
-                let bytes = numbers.as_flattened();
-                let at = ((place * blocks + group) * inner + channel) * bytes.len();
-                packed[at..at + bytes.len()].copy_from_slice(bytes);
+            transforms.transform_filters(&taps, block, &mut transformed);
+            for (place, numbers) in transformed.chunks_exact(block).enumerate() {
+                let at = ((place * blocks + group) * inner + channel) * block;
+                let stored = &mut packed.as_chunks_mut::<{ size_of::<f32>() }>().0[at..at + lanes];
+                stored.iter_mut().zip(numbers).for_each(|(stored, number)| *stored = (*number as f32).to_ne_bytes());
             }
         }
-        // Lanes behind the last filter stay zero.
-        block_numbers.fill([0; size_of::<f32>()]);
     }
-}
-
-fn filter_numbers(bytes: &[u8; KERNEL * KERNEL * size_of::<f32>()]) -> [f64; KERNEL * KERNEL] {
-    let numbers = bytes.as_chunks::<{ size_of::<f32>() }>().0;
-    std::array::from_fn(|tap| f64::from(f32::from_ne_bytes(numbers[tap])))
 }
 
 /// Returns 1 if four-byte groups lie along the last dimension (else 0), the taps per row, and the grouped extent.

@@ -79,15 +79,28 @@ impl Transforms {
         reached_positions(self.tile)
     }
 
-    /// Writes the transformed filter `G g Gᵀ`, row by row.
-    pub(crate) fn transform_filter(&self, filter: &[f64; KERNEL * KERNEL], transformed: &mut [f64]) {
-        for (row, numbers) in self.filter.iter().zip(transformed.chunks_exact_mut(self.filter.len())) {
-            let row: [f64; KERNEL] =
-                [0, 1, 2].map(|column| (0..KERNEL).map(|tap| row[tap] * filter[tap * KERNEL + column]).sum());
-            for (number, other) in numbers.iter_mut().zip(self.filter) {
-                *number = (0..KERNEL).map(|tap| row[tap] * other[tap]).sum();
+    /// Transforms `lanes` filters at once to `G g Gᵀ`, row by row; numbers of a place are adjacent, one of each filter.
+    pub(crate) fn transform_filters(&self, filters: &[f64], lanes: usize, transformed: &mut [f64]) {
+        let taps: Vec<&[f64]> = filters.chunks_exact(lanes).collect();
+        let mut columns = vec![0.0; KERNEL * lanes];
+        let mut places = transformed.chunks_exact_mut(lanes);
+        for row in self.filter {
+            for (column, numbers) in columns.chunks_exact_mut(lanes).enumerate() {
+                add_products(*row, [0, 1, 2].map(|tap| taps[tap * KERNEL + column]), numbers);
+            }
+            let (first, others) = columns.split_at(lanes);
+            let (second, third) = others.split_at(lanes);
+            for (other, numbers) in self.filter.iter().zip(&mut places) {
+                add_products(*other, [first, second, third], numbers);
             }
         }
+    }
+}
+
+fn add_products(factors: [f64; KERNEL], terms: [&[f64]; KERNEL], sums: &mut [f64]) {
+    let [first, second, third] = terms;
+    for (((sum, first), second), third) in sums.iter_mut().zip(first).zip(second).zip(third) {
+        *sum = factors[0] * first + factors[1] * second + factors[2] * third;
     }
 }
 
@@ -121,7 +134,7 @@ mod tests {
                 both.collect()
             };
             let mut transformed = vec![0.0; extent * extent];
-            found.transform_filter(&filter, &mut transformed);
+            found.transform_filters(&filter, 1, &mut transformed);
             let products =
                 turned(found.window, &window).iter().zip(transformed).map(|(a, b)| a * b).collect::<Vec<_>>();
             let result = turned(found.result, &products);
