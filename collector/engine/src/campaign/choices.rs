@@ -76,7 +76,7 @@ choice! {
         Warm = "warm",
         /// Caches are filled with unrelated data before each run
         Cold = "cold",
-        /// The rest of the network has passed through the caches, and the threads have written the activations
+        /// Caches are as the operator's neighbours in the model leave them
         Network = "network",
     }
 }
