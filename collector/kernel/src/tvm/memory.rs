@@ -177,8 +177,8 @@ pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
 /// Lets `change` see and change all bytes of a tensor.
 pub fn change_bytes(tensor: &mut Tensor, change: impl FnOnce(&mut [u8])) -> Result<(), MemoryError> {
     let row = TensorRow::of_tensor(tensor)?;
-    // SAFETY: the memory is `size_bytes` long. Nobody else uses it during the call, because no compiled code runs, and
-    // no other reference to the tensor is used.
+    // SAFETY: the memory is `size_bytes` long. During the call, no compiled code runs and no other reference to the
+    // tensor is used.
     change(unsafe { std::slice::from_raw_parts_mut(row.start, row.size_bytes) });
     Ok(())
 }
