@@ -70,8 +70,20 @@ pub struct Summary {
     pub total_ns: f64,
     /// Half-width of the total's interval, relative to the total; None if an operator has no interval.
     pub total_spread: Option<f64>,
+    /// Total of the fastest schedules under each cache state; empty unless several states were measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub totals_by_caches: Vec<CachesTotal>,
     /// Share of the total due to medians whose uncertainty exceeds [`KNOWN_WELL`] or is unknown.
     pub uncertain_share: f64,
+}
+
+/// Total time of a model's operators under one cache state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CachesTotal {
+    /// Name of the cache state.
+    pub cache_state: &'static str,
+    /// Sum of median × count of the fastest schedules, in nanoseconds.
+    pub total_ns: f64,
 }
 
 /// Summarises one model. `model` contains its index in the campaign; `records` may include other models.
@@ -88,6 +100,7 @@ pub fn summarise_model(
     }
     let mut rows = Vec::new();
     let mut missing = Vec::new();
+    let mut timed = Vec::new();
     for planned in tasks {
         let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model.0) else { continue };
         let hash = planned.task.hash();
@@ -98,7 +111,10 @@ pub fn summarise_model(
         let work = planned.task.work().ok();
         let task = (planned.task.describe(), *count, hash.clone());
         match best_row(task, attempts, work, Some(default), peaks) {
-            Some(row) => rows.push(row),
+            Some(row) => {
+                rows.push(row);
+                timed.push((*count, attempts));
+            }
             None => missing.push(planned.task.describe()),
         }
     }
@@ -130,8 +146,23 @@ pub fn summarise_model(
         missing,
         total_ns,
         total_spread,
+        totals_by_caches: totals_by_caches(&timed),
         uncertain_share,
     }
+}
+
+/// Returns the total of operators, given with their counts, under each cache state in which all of them have a time.
+fn totals_by_caches(operators: &[(usize, &[&Record])]) -> Vec<CachesTotal> {
+    let total = |state: CacheState| {
+        let time = |(count, attempts): &(usize, &[&Record])| {
+            let own = attempts.iter().copied().filter(|record| record.cache_state == Some(state));
+            Some(find_fastest(own)?.record.median_ns? * *count as f64)
+        };
+        let times: Vec<f64> = operators.iter().map(time).collect::<Option<Vec<f64>>>()?;
+        (!times.is_empty()).then(|| CachesTotal { cache_state: state.name(), total_ns: sum_numbers(times.into_iter()) })
+    };
+    let totals: Vec<CachesTotal> = CacheState::ALL.iter().copied().filter_map(total).collect();
+    if totals.len() > 1 { totals } else { Vec::new() }
 }
 
 /// Sums numbers from 0.0, because `Iterator::sum` returns negative zero for an empty sequence.
@@ -293,6 +324,11 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
         format_duration(summary.total_ns),
         or_unknown(summary.total_spread, format_percent),
     );
+    if !summary.totals_by_caches.is_empty() {
+        let of_state = |one: &CachesTotal| format!("{} {}", one.cache_state, format_duration(one.total_ns));
+        let totals: Vec<String> = summary.totals_by_caches.iter().map(of_state).collect();
+        text.push_str(&format!("\ntotals by state of the caches: {}", totals.join(", ")));
+    }
     if summary.uncertain_share > 0.0 {
         let (share, known) = (format_percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
         text.push_str(&format!("\n{share} of the total are medians with an uncertainty above {known} %"));

@@ -43,6 +43,7 @@ fn summary() -> Summary {
         missing,
         total_ns: 2.155e6,
         total_spread: Some(0.035),
+        totals_by_caches: Vec::new(),
         uncertain_share: 0.016,
         simulated: None,
     }
@@ -186,4 +187,27 @@ fn a_default_faster_than_the_best_is_noted() {
     summary.rows[0].default_over_best = Some(0.97);
     let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(text.contains("0.97×") && text.contains("default below 1× in 1: its median is lower"), "{text}");
+}
+
+#[test]
+fn several_cache_states_have_a_total_each() {
+    let record = |caches: CacheState, median_ns: f64, outcome: Outcome| Record {
+        outcome,
+        cache_state: Some(caches),
+        median_ns: Some(median_ns),
+        median_interval_ns: Some(median_ns / 1000.0),
+        ..Record::default()
+    };
+    let ok = |caches, median_ns| record(caches, median_ns, Outcome::Ok);
+    let first = [ok(CacheState::Warm, 10.0), ok(CacheState::Network, 14.0), ok(CacheState::Cold, 20.0)];
+    let second =
+        [ok(CacheState::Warm, 5.0), ok(CacheState::Network, 6.0), record(CacheState::Cold, 7.0, Outcome::Crashed)];
+    let (first, second): (Vec<&Record>, Vec<&Record>) = (first.iter().collect(), second.iter().collect());
+    let total = |cache_state, total_ns| CachesTotal { cache_state, total_ns };
+    let totals = totals_by_caches(&[(2, &first), (1, &second)]);
+    assert_eq!(totals, [total("warm", 25.0), total("network", 34.0)], "one operator has no time with cold caches");
+    assert_eq!(totals_by_caches(&[(2, &first[..1]), (1, &second[..1])]), [], "a single state is the total");
+    assert_eq!(totals_by_caches(&[]), []);
+    let text = render_summary(&Summary { totals_by_caches: totals, ..summary() }, &Paper::without_colours(80));
+    assert!(text.contains("\ntotals by state of the caches: warm 25.0 ns, network 34.0 ns\n"), "{text}");
 }
