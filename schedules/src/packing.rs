@@ -128,47 +128,46 @@ impl Packing {
         }
     }
 
-    pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+    /// Returns the packed tensor; None if tensors with elements of this size cannot be stored in this format.
+    pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Option<Vec<u8>> {
         let stored: i64 = self.stored_extents(extents).iter().product();
         let stored_bytes = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
         let mut packed = vec![0; usize::try_from(stored).unwrap_or(0) * stored_bytes];
-        self.pack_into(extents, element_bytes, bytes, &mut packed);
-        packed
+        self.pack_into(extents, element_bytes, bytes, &mut packed).then_some(packed)
     }
 
-    /// Returns whether tensors with elements of a size can be stored in this format.
-    pub fn can_store(self, element_bytes: usize) -> bool {
-        element_bytes == 1 || !matches!(self, Packing::Quads { .. })
-    }
-
-    /// Writes the packed tensor into memory of its size that holds zeros; nothing if it cannot be stored.
-    pub fn pack_into(self, extents: &[i64], element_bytes: usize, bytes: &[u8], packed: &mut [u8]) {
+    /// Writes the packed tensor into memory of its size that holds zeros; returns false if it cannot be stored.
+    #[must_use]
+    pub fn pack_into(self, extents: &[i64], element_bytes: usize, bytes: &[u8], packed: &mut [u8]) -> bool {
         if bytes.is_empty() {
             // The row sums of quads are stored even for empty rows.
-            return;
+            return true;
         }
-        let block = match self {
-            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return packed.copy_from_slice(bytes),
+        match self {
+            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => packed.copy_from_slice(bytes),
             Packing::Quads { block } if element_bytes == 1 => {
-                return packed.copy_from_slice(&pack_quads(extents, block, bytes));
+                packed.copy_from_slice(&pack_quads(extents, block, bytes));
             }
-            Packing::Quads { .. } => return,
+            Packing::Quads { .. } => return false,
             Packing::Phases { block, strides, heads } => {
-                let phases = phases::pack_phases(extents, element_bytes, bytes, (block, strides, heads));
-                return packed.copy_from_slice(&phases);
+                packed.copy_from_slice(&phases::pack_phases(extents, element_bytes, bytes, (block, strides, heads)));
             }
-            Packing::Winograd { tile, block } => return transform_filters(tile, block, (extents, bytes), packed),
-            Packing::Blocked { block } | Packing::Taps { block } => block,
-        };
-        let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
-        let depth = if matches!(self, Packing::Taps { .. }) { size(extents[1]) } else { 1 };
-        let shape = (size(extents[0]), depth, size(block));
-        match element_bytes {
-            1 => pack_blocks::<1>(shape, bytes, packed),
-            2 => pack_blocks::<2>(shape, bytes, packed),
-            4 => pack_blocks::<4>(shape, bytes, packed),
-            _ => pack_blocks::<8>(shape, bytes, packed),
+            Packing::Winograd { tile, block } => transform_filters(tile, block, (extents, bytes), packed),
+            Packing::Blocked { block } => pack_elements(element_bytes, (extents[0], 1, block), bytes, packed),
+            Packing::Taps { block } => pack_elements(element_bytes, (extents[0], extents[1], block), bytes, packed),
         }
+        true
+    }
+}
+
+fn pack_elements(element_bytes: usize, (outer, depth, block): (i64, i64, i64), bytes: &[u8], packed: &mut [u8]) {
+    let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
+    let shape = (size(outer), size(depth), size(block));
+    match element_bytes {
+        1 => pack_blocks::<1>(shape, bytes, packed),
+        2 => pack_blocks::<2>(shape, bytes, packed),
+        4 => pack_blocks::<4>(shape, bytes, packed),
+        _ => pack_blocks::<8>(shape, bytes, packed),
     }
 }
 
@@ -268,7 +267,7 @@ mod tests {
         let bytes: Vec<u8> = plain.iter().flat_map(|number| number.to_ne_bytes()).collect();
         let packing = Packing::Winograd { tile: 2, block: 2 };
         assert_eq!(packing.stored_extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
-        let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes);
+        let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes).unwrap();
         let numbers: Vec<f32> = packed.chunks(4).map(|one| f32::from_ne_bytes(one.try_into().unwrap())).collect();
         // The centre tap contributes a quarter to each of the four central elements, up to the sign.
         assert_eq!(numbers.len(), 64);
@@ -282,9 +281,14 @@ mod tests {
             for extents in [[0, 3], [3, 0]] {
                 let stored: i64 = packing.stored_extents(&extents).iter().product();
                 let size = packing.stored_dtype(DType::I8).size_bytes() as usize;
-                assert_eq!(packing.pack(&extents, 1, &[]).len(), stored as usize * size, "{packing:?}");
+                assert_eq!(packing.pack(&extents, 1, &[]).unwrap().len(), stored as usize * size, "{packing:?}");
             }
         }
+    }
+
+    #[test]
+    fn only_bytes_have_quads() {
+        assert_eq!(Packing::Quads { block: 8 }.pack(&[1, 1], 4, &[1, 2, 3, 4]), None);
     }
 
     #[test]
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(rows(1).stored_extents(&[4, 5]), [4, 5]);
         assert_eq!(rows(1).stored_extents(&[5]), [5]);
         assert_eq!(rows(1).stored_extents(&[]), [0; 0]);
-        assert_eq!(rows(2).pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(rows(2).pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]).unwrap(), [1, 2, 3, 4, 5, 6]);
         // Descriptions written before the field `behind` existed lack it.
         let read: Packing = serde_json::from_str(r#"{"OneRow":{"dimensions":2}}"#).expect("a packing");
         assert_eq!(read, Packing::OneRow { dimensions: 2, behind: 0 });
@@ -307,7 +311,7 @@ mod tests {
         assert_eq!(row.stored_extents(&[4, 5]), [1, 20]);
         assert_eq!(row.stored_extents(&[5]), [5]);
         assert_eq!(row.stored_extents(&[]), [0; 0]);
-        assert_eq!(row.pack(&[2, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(row.pack(&[2, 3], 1, &[1, 2, 3, 4, 5, 6]).unwrap(), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]
@@ -316,19 +320,19 @@ mod tests {
         let plain = [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32];
         let packing = Packing::Blocked { block: 2 };
         assert_eq!(packing.stored_extents(&[4, 3]), [2, 3, 2]);
-        assert_eq!(packing.pack(&[4, 3], 1, &plain), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
+        assert_eq!(packing.pack(&[4, 3], 1, &plain).unwrap(), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
         let past_the_end = Packing::Blocked { block: 3 };
         assert_eq!(past_the_end.stored_extents(&[4, 3]), [2, 3, 3]);
         assert_eq!(
-            past_the_end.pack(&[4, 3], 1, &plain),
+            past_the_end.pack(&[4, 3], 1, &plain).unwrap(),
             [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
         );
         // Two inputs at three taps, then a single output.
         let taps = Packing::Taps { block: 2 };
         assert_eq!(taps.stored_extents(&[2, 2, 3]), [1, 3, 2, 2]);
-        assert_eq!(taps.pack(&[2, 2, 3], 1, &plain), [0, 20, 10, 30, 1, 21, 11, 31, 2, 22, 12, 32]);
-        assert_eq!(taps.pack(&[1, 2, 3], 1, &plain[..6]), [0, 0, 10, 0, 1, 0, 11, 0, 2, 0, 12, 0]);
-        assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
+        assert_eq!(taps.pack(&[2, 2, 3], 1, &plain).unwrap(), [0, 20, 10, 30, 1, 21, 11, 31, 2, 22, 12, 32]);
+        assert_eq!(taps.pack(&[1, 2, 3], 1, &plain[..6]).unwrap(), [0, 0, 10, 0, 1, 0, 11, 0, 2, 0, 12, 0]);
+        assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain).unwrap(), plain);
     }
 
     #[test]
@@ -339,14 +343,14 @@ mod tests {
         let single = Packing::Quads { block: 1 };
         assert_eq!(single.stored_extents(&[3, 5, 2]), [3, 5, 1]);
         assert_eq!([single.stored_dtype(DType::I8), Packing::Plain.stored_dtype(DType::I8)], [DType::I32, DType::I8]);
-        let packed = single.pack(&[3, 5, 2], 1, &plain);
+        let packed = single.pack(&[3, 5, 2], 1, &plain).unwrap();
         assert_eq!(packed.len(), 3 * 5 * 4);
         assert_eq!(packed[..20], [45, 0, 0, 0, 0, 2, 4, 6, 8, 0, 0, 0, 1, 3, 5, 7, 9, 0, 0, 0]);
         assert_eq!(packed[20..24], (-55i32).to_le_bytes());
         assert_eq!(packed[40..44], 1000i32.to_le_bytes());
         let pairs = Packing::Quads { block: 2 };
         assert_eq!(pairs.stored_extents(&[3, 5, 2]), [2, 5, 2]);
-        let packed = pairs.pack(&[3, 5, 2], 1, &plain);
+        let packed = pairs.pack(&[3, 5, 2], 1, &plain).unwrap();
         assert_eq!(packed.len(), 2 * 5 * 8);
         assert_eq!(packed[..4], 45i32.to_le_bytes());
         assert_eq!(packed[4..8], (-55i32).to_le_bytes());
@@ -355,8 +359,8 @@ mod tests {
         // For windows of one channel, groups of four bytes are along a row.
         let window = Packing::Quads { block: 1 };
         assert_eq!(window.stored_extents(&[1, 1, 2, 3]), [1, 3, 1]);
-        assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
+        assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]).unwrap(), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
         // The weight of a dense layer has no taps.
-        assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]), [7, 0, 0, 0, 3, 4, 0, 0]);
+        assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]).unwrap(), [7, 0, 0, 0, 3, 4, 0, 0]);
     }
 }

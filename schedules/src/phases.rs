@@ -90,10 +90,10 @@ mod tests {
         assert_eq!(stored.stored_extents(&[1, 3, 3]), [2, 2, 1, 2, 2]);
         let first = [1, 11, 3, 13, 2, 12, 0, 0];
         let second = [21, 0, 23, 0, 22, 0, 0, 0];
-        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain), [first, second].concat());
+        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain).unwrap(), [first, second].concat());
         // With one position less of leading padding, the phases change places.
         let stored = phase_packing(&transposed(&[2], &[1, 1], 1), 2).expect("plain");
-        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain)[..8], [2, 12, 0, 0, 1, 11, 3, 13]);
+        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain).unwrap()[..8], [2, 12, 0, 0, 1, 11, 3, 13]);
     }
 
     #[test]

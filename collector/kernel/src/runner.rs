@@ -85,8 +85,9 @@ pub(crate) fn place_buffers(
         let stored = packing.stored_extents(&extents);
         let mut buffer = KernelBuffer::new(packing.stored_dtype(dtype), &stored, bounds(number))?;
         let element_bytes = usize::try_from(dtype.size_bytes())?;
-        ensure!(packing.can_store(element_bytes), "the artifact stores {dtype} as {packing}");
-        buffer.change_bytes(|bytes| packing.pack_into(&extents, element_bytes, input.as_bytes(), bytes))?;
+        let is_stored =
+            buffer.change_bytes(|bytes| packing.pack_into(&extents, element_bytes, input.as_bytes(), bytes))?;
+        ensure!(is_stored, "the artifact stores {dtype} as {packing}");
         buffers.push(buffer);
     }
     let output = prepared.output_type();

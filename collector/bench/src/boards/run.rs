@@ -127,7 +127,9 @@ fn create_tensors(device: &mut Device, prepared: &PreparedTask, job: &RunJob) ->
             .session
             .allocate_tensor(data_type(packing.stored_dtype(dtype)), &packing.stored_extents(&extents))?;
         let element_bytes = usize::try_from(dtype.size_bytes()).context("an element type has no size")?;
-        device.session.write_tensor(&tensor, &packing.pack(&extents, element_bytes, input.as_bytes()))?;
+        let packed = packing.pack(&extents, element_bytes, input.as_bytes());
+        let packed = packed.with_context(|| format!("the artifact stores {dtype} as {packing}"))?;
+        device.session.write_tensor(&tensor, &packed)?;
         tensors.push(tensor);
     }
     let ty = prepared.output_type();

@@ -97,6 +97,8 @@ pub enum ProgramError {
     Symbolic { name: String, ty: String },
     #[error("the code of task {task} takes {found} operands, but the task has {wanted}")]
     Operands { task: usize, found: usize, wanted: usize },
+    #[error("the code stores a constant of {dtype} as {packing}")]
+    Format { dtype: DType, packing: Packing },
     #[error(transparent)]
     Model(#[from] models::Error),
 }
@@ -288,7 +290,8 @@ impl<'a> Numbers<'a> {
             return Ok(Vec::new());
         }
         let tensor = self.compute_tensor(constant.value)?;
-        Ok(constant.packing.pack(&extents, element_bytes, tensor.as_bytes()))
+        let packed = constant.packing.pack(&extents, element_bytes, tensor.as_bytes());
+        packed.ok_or(ProgramError::Format { dtype: constant.ty.dtype, packing: constant.packing })
     }
 
     fn compute_tensor(&mut self, id: ValueId) -> Result<&Tensor> {

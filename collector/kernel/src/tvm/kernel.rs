@@ -45,7 +45,7 @@ impl KernelBuffer {
     }
 
     /// Lets `change` see and change all bytes.
-    pub fn change_bytes(&mut self, change: impl FnOnce(&mut [u8])) -> Result<(), MemoryError> {
+    pub fn change_bytes<T>(&mut self, change: impl FnOnce(&mut [u8]) -> T) -> Result<T, MemoryError> {
         memory::change_bytes(&mut self.tensor, change)
     }
 

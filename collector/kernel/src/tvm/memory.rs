@@ -175,12 +175,11 @@ pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
 }
 
 /// Lets `change` see and change all bytes of a tensor.
-pub fn change_bytes(tensor: &mut Tensor, change: impl FnOnce(&mut [u8])) -> Result<(), MemoryError> {
+pub fn change_bytes<T>(tensor: &mut Tensor, change: impl FnOnce(&mut [u8]) -> T) -> Result<T, MemoryError> {
     let row = TensorRow::of_tensor(tensor)?;
     // SAFETY: the memory is `size_bytes` long. During the call, no compiled code runs and no other reference to the
     // tensor is used.
-    change(unsafe { std::slice::from_raw_parts_mut(row.start, row.size_bytes) });
-    Ok(())
+    Ok(change(unsafe { std::slice::from_raw_parts_mut(row.start, row.size_bytes) }))
 }
 
 /// Sets all bytes of a tensor to a value.
