@@ -10,7 +10,6 @@ use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
 use remote::tracker::QueuePosition;
-use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
 use targets::{Fabric, HOST, Kind, Machine, Target};
@@ -56,7 +55,11 @@ pub struct BoardAddress<'a> {
 pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
-            (DeviceLocation::Server(Address { host: host_name(host)?, port: port.unwrap_or(SERVER_PORT) }), Some(""))
+            let host = remote::host_without_port(host).ok_or_else(|| {
+                Failure::usage(format!("`--host` is `{host}`, but a host contains no port"))
+                    .with_hint("write `--host HOST --port PORT`")
+            })?;
+            (DeviceLocation::Server(Address { host: host.to_owned(), port: port.unwrap_or(SERVER_PORT) }), Some(""))
         }
         BoardServer::Tracker(tracker) => (DeviceLocation::Tracker(tracker), address.default_key),
     };
@@ -71,17 +74,6 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         patience: Duration::from_secs(address.wait_seconds),
         position: QueuePosition::Last,
     })
-}
-
-/// Returns the name or number of a host without the brackets of IPv6; fails if it contains a port.
-fn host_name(text: &str) -> Result<String> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let number = bare.split('%').next().unwrap_or(bare);
-    match bare.contains(':') && number.parse::<Ipv6Addr>().is_err() {
-        true => Err(Failure::usage(format!("`--host` is `{text}`, but a host contains no port"))
-            .with_hint("write `--host HOST --port PORT`")),
-        false => Ok(bare.to_owned()),
-    }
 }
 
 /// The machine that executes the measured code: this machine or a board.
@@ -398,20 +390,4 @@ fn check_architecture(device: &Device, target: &Target, facts: &Facts) -> Result
         "name the board with `--board`, or give `--target llvm` for its own processor; to emulate a board, start the \
          agent with `opcollect board serve --emulated`",
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_contains_no_port() {
-        let allowed = ["board", "10.0.0.7", "::1", "[::1]", "fe80::1%eth0"];
-        let hosts = allowed.map(|host| host_name(host).expect("a host"));
-        assert_eq!(hosts, ["board", "10.0.0.7", "::1", "::1", "fe80::1%eth0"]);
-        for wrong in ["10.0.0.7:9090", "board:9090", "[::1]:9090"] {
-            let refused = host_name(wrong).expect_err("a port");
-            assert_eq!(refused.message(), format!("`--host` is `{wrong}`, but a host contains no port"));
-        }
-    }
 }
