@@ -29,7 +29,7 @@ pub trait Clock {
 pub struct HostClock<'a> {
     origin: Instant,
     precision_ns: u64,
-    threads: Box<dyn RunThreads + 'a>,
+    threads: Box<dyn RunThreads>,
     /// Memory of the operands that other operators of a network would have written.
     activations: Vec<&'a [AtomicU8]>,
     flusher: Option<Flusher>,
@@ -50,7 +50,7 @@ impl<'a> HostClock<'a> {
         }
     }
 
-    pub fn with_threads(threads: impl RunThreads + 'a) -> Self {
+    pub fn with_threads(threads: impl RunThreads + 'static) -> Self {
         Self { threads: Box::new(threads), ..Self::new() }
     }
 

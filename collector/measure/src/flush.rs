@@ -1,5 +1,6 @@
-//! Flushes caches: every CPU of a run writes its own buffer, because a thread evicts lines only from caches that it
-//! uses. Pool threads fall asleep during a flush, so they are woken after the flush, outside of the timed run.
+//! Puts the caches of all CPUs of a run into a state. To flush them, every CPU writes its own buffer, because a thread
+//! evicts lines only from caches that it uses. Pool threads fall asleep meanwhile, so they are woken afterwards, outside
+//! of the timed run.
 
 use crate::Cache;
 use crate::affinity;

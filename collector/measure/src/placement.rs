@@ -19,7 +19,7 @@ pub struct Placement {
     pub is_stack_fixed: bool,
     /// Unit of tensor offsets: tensor `n`, counted from 1, is offset by `n` times this value, modulo the page size.
     pub buffer_bytes: u32,
-    /// Number of the runner process; visits with different numbers run in different processes.
+    /// Number that selects the runner process; consecutive numbers select different processes.
     pub process: u32,
 }
 

@@ -114,7 +114,7 @@ words! {
     CacheState {
         Warm = "warm": "Caches hold the data of the previous run.",
         Cold = "cold": "Caches were flushed before each sample.",
-        Network = "network": "As between the other operators of the model: before each sample the threads read as many bytes as the model's weights and its largest activations take, and wrote the task's activations.",
+        Network = "network": "As the other operators of the model leave them: before each sample, the threads read as many bytes as the model's weights and the activations of its largest operator take, and wrote the task's activations.",
     }
 }
 

@@ -2,7 +2,7 @@
 //! this machine, with a clock that advances only by the reported times.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
-use measure::{Cache, Clock, Measurement, Method, Plan};
+use measure::{Cache, Clock, Measurement, Method};
 use remote::agent::{MEASURE, Order};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Session};
@@ -63,13 +63,20 @@ pub fn measure_by_evaluator(
     if plan.cache != Cache::Warm && order.threads > 1 {
         return Err(RemoteError::Refused(COLD_ON_ONE_THREAD.to_owned()));
     }
+    let flush_bytes = match plan.cache {
+        Cache::Warm => 0,
+        Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
+        Cache::Network { .. } => {
+            return Err(RemoteError::Refused("a server cannot produce the cache state `network`".to_owned()));
+        }
+    };
     take_threads(session, order.threads)?;
     let evaluator = session.find_function(EVALUATOR)?;
     let evaluator = evaluator.ok_or_else(|| RemoteError::Refused(format!("the server has no `{EVALUATOR}`")))?;
     let now = Rc::new(Cell::new(0));
     let mut clock = ReportedClock(Rc::clone(&now));
     let mut run = |times: u32| -> Result<(), RemoteError> {
-        let seconds = time_batch(session, evaluator, loaded, times, plan)?;
+        let seconds = time_batch(session, evaluator, loaded, times, flush_bytes)?;
         now.set(now.get() + (seconds * 1e9 * f64::from(times)).round().max(0.0) as u64);
         Ok(())
     };
@@ -91,14 +98,8 @@ fn time_batch(
     evaluator: u64,
     loaded: &LoadedLibrary<'_>,
     times: u32,
-    plan: &Plan,
+    flush_bytes: i64,
 ) -> Result<f64, RemoteError> {
-    let flush_bytes = match plan.cache {
-        Cache::Warm => 0,
-        Cache::Cold { flush_bytes: bytes } | Cache::Network { between_bytes: bytes } => {
-            i64::try_from(bytes).unwrap_or(i64::MAX)
-        }
-    };
     let Device { kind, id } = Device::CPU;
     // In order: runs, repeats, minimum milliseconds, maximum repeats of zero duration, cooldown, cooldown interval,
     // bytes to flush, and the preprocessing function.

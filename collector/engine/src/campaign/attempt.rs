@@ -106,10 +106,7 @@ pub fn plan_attempts(
     flush_bytes: u64,
 ) -> Result<Vec<Attempt>, PlanningError> {
     let between_bytes = models_bytes(tasks);
-    let caches = |planned: Option<&PlannedTask>| CacheBytes {
-        flush: flush_bytes,
-        between: planned.and_then(|planned| between_bytes.get(&planned.counts.first()?.0)).copied().unwrap_or(1),
-    };
+    let of_model = |planned: &PlannedTask| between_bytes.get(&planned.counts.first()?.0).copied();
     let mut attempts = Vec::new();
     let mut first = 0;
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
@@ -118,8 +115,9 @@ pub fn plan_attempts(
         let records = family.iter().map(|planned| Ok(Arc::new(record::task_record(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
         for code in task_implementations(&family[0], compiled, target, config, &bases.revisions) {
-            for (place, with_task) in records.iter().enumerate() {
-                for run in run_variants(config, base.source, caches(family.get(place))) {
+            for (place, (planned, with_task)) in family.iter().zip(&records).enumerate() {
+                let bytes = CacheBytes { flush: flush_bytes, between: of_model(planned) };
+                for run in run_variants(config, base.source, bytes) {
                     attempts.push(create_attempt((first + place, first), code.clone(), run, with_task, cpus)?);
                 }
             }
@@ -129,7 +127,8 @@ pub fn plan_attempts(
     for module in modules {
         let (record, code) =
             (Arc::new(record::module_record(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
-        for run in run_variants(config, bases.library.source, caches(None)) {
+        let bytes = CacheBytes { flush: flush_bytes, between: None };
+        for run in run_variants(config, bases.library.source, bytes) {
             attempts.push(create_attempt((first, first), code.clone(), run, &record, cpus)?);
         }
         first += 1;
@@ -207,8 +206,10 @@ fn task_implementations(
 /// Numbers of bytes that put caches into a state.
 #[derive(Clone, Copy)]
 struct CacheBytes {
+    /// Bytes that make caches cold.
     flush: u64,
-    between: u64,
+    /// Bytes that the model touches between two runs of an operator; None outside of models.
+    between: Option<u64>,
 }
 
 /// Returns the bytes that a run of each model touches, by its index: all weights, and the activations of its largest
@@ -236,8 +237,8 @@ fn run_variants(
         let cache = match state {
             CacheState::Warm => Cache::Warm,
             CacheState::Cold => Cache::Cold { flush_bytes: bytes.flush },
-            // More than the caches hold makes no difference.
-            CacheState::Network => Cache::Network { between_bytes: bytes.between.clamp(1, bytes.flush.max(1)) },
+            // More than the caches hold makes no difference, and a plan needs at least one byte.
+            CacheState::Network => Cache::Network { between_bytes: bytes.between.unwrap_or(0).min(bytes.flush).max(1) },
         };
         // A simulator is deterministic, so one visit is enough.
         let visits = if source == Source::Simulated { 1 } else { config.measure.visits };
@@ -277,7 +278,9 @@ mod tests {
         assert_eq!(models_bytes(&tasks), HashMap::from([(0, weights + activations), (1, 800)]));
         let network = Config { cache: vec![CacheChoice::Network], ..config };
         let plans = |flush| -> Vec<Method> {
-            run_variants(&network, Source::Measured, CacheBytes { flush, between: 800 }).map(|run| run.1).collect()
+            run_variants(&network, Source::Measured, CacheBytes { flush, between: Some(800) })
+                .map(|run| run.1)
+                .collect()
         };
         let cache_of = |method: &Method| match method {
             Method::Sample(plan) => plan.cache,
