@@ -65,7 +65,7 @@ fn a_night_keeps_its_deadline_and_seals() {
     let ran = run(bench.opcollect("night --config night.toml --store store --json"));
     assert!([0, 1].contains(&ran.code()), "{ran}");
     // Planning and the final report are not part of the budget, and the machine may be slow.
-    assert!(start.elapsed().as_secs() < 120, "{ran}");
+    assert!(start.elapsed().as_secs() < 300, "{ran}");
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
 }
 
@@ -74,10 +74,8 @@ fn a_night_keeps_its_deadline_and_seals() {
 fn a_killed_night_continues() {
     let bench = Bench::new();
     let big = "models = [{ source = 'local', name = 'squeezenet-1.1' }]\nschedules = 400\n";
-    bench.write(
-        "night.toml",
-        &format!("{big}{QUICK}[night]\nminutes = 30\nsentinel_minutes = 20\nagain_share = 0.02\n"),
-    );
+    // New work only, in slices of 20 minutes: even a slow machine completes none.
+    bench.write("night.toml", &format!("{big}{QUICK}[night]\nminutes = 30\nsentinel_minutes = 20\nagain_share = 0\n"));
     let command = || bench.opcollect("night --config night.toml --store store --json");
     let made = || {
         if bench.path("store/opcollect-store.json").exists() {
@@ -103,8 +101,7 @@ fn a_killed_night_continues() {
     let names: std::collections::BTreeSet<&str> = records.iter().map(|record| record.run_id.as_str()).collect();
     assert_eq!(names.len(), 1, "one night: {names:?}");
     let looks = records.iter().filter(|record| drift::aspect_of(record).is_some()).count();
-    // Noise is checked once at the start and after each completed slice, not at each start.
-    assert!(looks <= 8, "{looks}");
+    assert_eq!(looks, 4, "sentinels run at the start and after each completed slice, not at each start");
 
     let is_set_aside = || {
         std::fs::read_dir(bench.path("store/sentinels"))
