@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=XGBOOST_LIB_DIR");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // At run time: several checkouts may share a target folder and with it this program.
+    let folder = std::env::var_os("CARGO_MANIFEST_DIR").expect("Cargo sets it");
+    let root = Path::new(&folder).join("../..");
     // `scripts/setup` writes this stamp last, so a new setup reruns this script.
     println!("cargo:rerun-if-changed={}", root.join(".venv/stamp-run").display());
     let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);

@@ -1,125 +1,178 @@
 //! Predicts many rows together.
 //!
 //! Rows of one question mostly differ in few columns: a list of operators for one device shares the device, the threads
-//! and the schedule. Trees are first pruned to the nodes that such rows can reach. Then several rows traverse one tree
-//! together, which keeps the tree in the cache and hides memory latency. A leaf is its own child, so that all rows take
-//! the same number of steps.
+//! and the schedule. Each tree is first pruned to the nodes that such rows can reach. Then several rows traverse it
+//! together, which hides memory latency, while the tree and the rows stay in the cache. A leaf is its own child, so that
+//! all rows take the same number of steps.
 
-use super::{Span, Split, Trees};
+use super::split::{Split, column_key, row_keys};
+use super::{Span, Trees};
 use samples::features::Matrix;
+use std::ops::Range;
 
 const LANES: usize = 8;
-/// Numbers per block of rows; a block stays in the L1 cache while all trees are traversed.
-const BLOCK: usize = 4096;
+/// Number of rows for which a tree is pruned at once.
+const BLOCK_ROWS: usize = 512;
 /// Number of rows from which pruning saves more time than it takes.
 const FEWEST_TO_PRUNE: usize = 32;
+
+/// A tree whose nodes compare only columns in which rows differ.
+#[derive(Default)]
+struct PrunedTree {
+    depth: u32,
+    nodes: Vec<Split>,
+    leaves: Vec<f32>,
+    /// For each node, its index among all trees.
+    sources: Vec<usize>,
+}
+
+/// The columns of [`row_keys`] in which rows differ.
+struct Varying {
+    /// Integers of the first row, which stand for those of all rows in the other columns.
+    first: Vec<u32>,
+    /// For each column of the rows' integers its place among those that vary.
+    places: Vec<Option<u32>>,
+    columns: Vec<u32>,
+}
 
 impl Trees {
     pub fn predict_rows(&self, matrix: &Matrix) -> Vec<f32> {
         assert_eq!(matrix.column_count(), self.features, "rows have the features the trees were grown on");
-        match matrix.row_count() {
-            rows if rows < LANES => (0..rows).map(|row| self.predict_row(matrix.row(row))).collect(),
-            rows if rows < FEWEST_TO_PRUNE => self.climb_trees(matrix),
-            _ => {
-                let (trees, matrix) = self.prune_to(matrix);
-                trees.climb_trees(&matrix)
-            }
+        let count = matrix.row_count();
+        if count < LANES {
+            return (0..count).map(|row| self.predict_row(matrix.row(row))).collect();
         }
-    }
-
-    /// Returns the nodes that rows of the matrix can reach, and the columns that these nodes compare.
-    fn prune_to(&self, matrix: &Matrix) -> (Trees, Matrix) {
-        let varies = varying_columns(matrix);
-        let mut pruned = Trees { base: self.base, ..Trees::default() };
-        let mut columns = Vec::new();
-        let mut new_column: Vec<Option<u16>> = vec![None; matrix.column_count()];
-        for tree in &self.trees {
-            let root = pruned.nodes.len();
-            let settle = |place: usize| self.settle_place(place, matrix.row(0), &varies);
-            // The nodes of the pruned tree in breadth-first order, as nodes of this tree.
-            let mut sources = vec![settle(tree.root as usize)];
-            let (mut depth, mut end_of_level) = (0, 1);
-            let mut next = 0;
-            while let Some(source) = sources.get(next).copied() {
-                if next == end_of_level {
-                    (depth, end_of_level) = (depth + 1, sources.len());
-                }
-                let node = self.nodes[source];
-                let left = node.left as usize;
-                pruned.nodes.push(match left == source {
-                    true => Split::leaf_at((root + next) as u32),
-                    false => {
-                        let feature = *new_column[usize::from(node.feature)].get_or_insert_with(|| {
-                            columns.push(usize::from(node.feature));
-                            columns.len() as u16 - 1
-                        });
-                        let new_left = (root + sources.len()) as u32;
-                        sources.extend([left, left + 1].map(settle));
-                        Split { left: new_left, feature, ..node }
-                    }
-                });
-                pruned.leaves.push(self.leaves[source]);
-                pruned.covers.push(self.covers[source]);
-                next += 1;
-            }
-            pruned.trees.push(Span { root: root as u32, depth });
-        }
-        // Leaves compare the first column.
-        if columns.is_empty() {
-            columns.push(0);
-        }
-        pruned.features = columns.len();
-        (pruned, matrix.select_columns(&columns))
-    }
-
-    /// Follows splits that send all rows to the same child, to a leaf or to the first split that may not.
-    fn settle_place(&self, mut place: usize, row: &[f32], varies: &[bool]) -> usize {
-        loop {
-            let node = &self.nodes[place];
-            if node.left as usize == place || varies[usize::from(node.feature)] {
-                return place;
-            }
-            place = self.next_node(place, row);
-        }
-    }
-
-    fn climb_trees(&self, matrix: &Matrix) -> Vec<f32> {
-        let block_rows = (BLOCK / self.features.max(1)).next_multiple_of(LANES);
-        let mut sums = vec![self.base; matrix.row_count()];
-        for (block, sums) in sums.chunks_mut(block_rows).enumerate() {
-            for tree in &self.trees {
-                for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
-                    self.climb_tree(tree, matrix, block * block_rows + lane * LANES, sums);
-                }
+        let mut sums = vec![self.base; count];
+        for (block, sums) in sums.chunks_mut(BLOCK_ROWS).enumerate() {
+            let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + sums.len();
+            match sums.len() < FEWEST_TO_PRUNE {
+                true => self.add_whole_trees(matrix, rows, sums),
+                false => self.add_pruned_trees(matrix, rows, sums),
             }
         }
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree and adds their leaves to `sums`.
-    fn climb_tree(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
-        let mut places = [tree.root as usize; LANES];
-        let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
-        for _ in 0..tree.depth {
-            for (place, row) in places.iter_mut().zip(rows) {
-                *place = self.next_node(*place, row);
+    fn add_whole_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
+        let columns: Vec<u32> = (0..2 * self.features.max(1) as u32).collect();
+        let keys = block_keys(matrix, rows, &columns);
+        for Span { root, depth } in &self.trees {
+            climb_tree(&self.nodes, &self.leaves, (*root as usize, *depth), &keys, sums);
+        }
+    }
+
+    fn add_pruned_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
+        let varying = Varying::of_rows(matrix, rows.clone());
+        let keys = block_keys(matrix, rows, &varying.columns);
+        let mut pruned = PrunedTree::default();
+        for tree in &self.trees {
+            self.prune_tree(tree, &varying, &mut pruned);
+            match pruned.depth {
+                0 => sums.iter_mut().for_each(|sum| *sum += pruned.leaves[0]),
+                depth => climb_tree(&pruned.nodes, &pruned.leaves, (0, depth), &keys, sums),
             }
         }
-        for (sum, place) in sums.iter_mut().zip(places) {
-            *sum += self.leaves[place];
+    }
+
+    /// Replaces `pruned` by the nodes of a tree that rows can reach, in breadth-first order.
+    fn prune_tree(&self, tree: &Span, varying: &Varying, pruned: &mut PrunedTree) {
+        let settle = |place: usize| self.settle_place(place, varying);
+        let PrunedTree { depth, nodes, leaves, sources } = pruned;
+        nodes.clear();
+        leaves.clear();
+        sources.clear();
+        sources.push(settle(tree.root as usize));
+        *depth = 0;
+        let mut end_of_level = 1;
+        while let Some(source) = sources.get(nodes.len()).copied() {
+            if nodes.len() == end_of_level {
+                (*depth, end_of_level) = (*depth + 1, sources.len());
+            }
+            let node = &self.nodes[source];
+            let left = node.left as usize;
+            leaves.push(self.leaves[source]);
+            nodes.push(match varying.places[node.column()] {
+                Some(column) if left != source => {
+                    let new_left = sources.len() as u32;
+                    sources.extend([left, left + 1].map(settle));
+                    node.with_column(new_left, column)
+                }
+                _ => Split::leaf_at(nodes.len() as u32),
+            });
+        }
+    }
+
+    /// Follows splits that send all rows to the same child, to a leaf or to the first split that may not.
+    fn settle_place(&self, mut place: usize, varying: &Varying) -> usize {
+        loop {
+            let node = &self.nodes[place];
+            if node.left as usize == place || varying.places[node.column()].is_some() {
+                return place;
+            }
+            place = node.next(varying.first[node.column()]);
         }
     }
 }
 
-/// Returns for each column whether two rows have different values in it.
-fn varying_columns(matrix: &Matrix) -> Vec<bool> {
-    let mut varies = vec![false; matrix.column_count()];
-    for row in 1..matrix.row_count() {
-        for ((varies, value), first) in varies.iter_mut().zip(matrix.row(row)).zip(matrix.row(0)) {
-            *varies |= value.to_bits() != first.to_bits();
+/// Moves rows, given by their [`block_keys`], from a root through a number of levels, and adds their leaves to `sums`.
+fn climb_tree(nodes: &[Split], leaves: &[f32], (root, depth): (usize, u32), keys: &BlockKeys, sums: &mut [f32]) {
+    for (keys, sums) in keys.groups().zip(sums.chunks_mut(LANES)) {
+        let mut places = [root; LANES];
+        for _ in 0..depth {
+            for (lane, place) in places.iter_mut().enumerate() {
+                let node = &nodes[*place];
+                *place = node.next(keys[node.column()][lane]);
+            }
+        }
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum += leaves[place];
         }
     }
-    varies
+}
+
+/// Integers of rows by groups of [`LANES`] rows, and within each group by columns. The last row fills the last group.
+struct BlockKeys {
+    columns: usize,
+    keys: Vec<[u32; LANES]>,
+}
+
+impl BlockKeys {
+    fn groups(&self) -> impl Iterator<Item = &[[u32; LANES]]> {
+        self.keys.chunks(self.columns)
+    }
+}
+
+fn block_keys(matrix: &Matrix, rows: Range<usize>, columns: &[u32]) -> BlockKeys {
+    let mut keys = Vec::with_capacity(rows.len().div_ceil(LANES) * columns.len());
+    for first in rows.clone().step_by(LANES) {
+        let group: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row((first + lane).min(rows.end - 1)));
+        keys.extend(columns.iter().map(|column| group.map(|row| column_key(row, *column))));
+    }
+    BlockKeys { columns: columns.len(), keys }
+}
+
+impl Varying {
+    fn of_rows(matrix: &Matrix, rows: Range<usize>) -> Varying {
+        let first = matrix.row(rows.start);
+        let mut varies = vec![false; first.len()];
+        for row in rows.skip(1) {
+            for ((varies, value), first) in varies.iter_mut().zip(matrix.row(row)).zip(first) {
+                *varies |= value.to_bits() != first.to_bits();
+            }
+        }
+        let mut varying = Varying { first: row_keys(first), places: vec![None; 2 * first.len()], columns: Vec::new() };
+        for feature in (0..first.len()).filter(|feature| varies[*feature]) {
+            for column in [2 * feature, 2 * feature + 1] {
+                varying.places[column] = Some(varying.columns.len() as u32);
+                varying.columns.push(column as u32);
+            }
+        }
+        // Leaves compare the first column, also where no node compares any.
+        if varying.columns.is_empty() {
+            varying.columns.push(0);
+        }
+        varying
+    }
 }
 
 #[cfg(test)]
@@ -165,11 +218,16 @@ mod tests {
 
     #[test]
     fn pruned_trees_have_no_splits_on_equal_columns() {
-        let trees = Trees::of_grown(3, &[full_tree(5, 3, 1)]);
+        let trees = Trees::of_grown(3, &[full_tree(5, 3, 256)]);
         let values = (0..40).flat_map(|row| [0.3, row as f32 / 40.0, f32::NAN]).collect();
-        let (pruned, matrix) = trees.prune_to(&Matrix::from_rows(3, values));
-        assert_eq!((matrix.column_count(), pruned.features), (1, 1));
-        assert!(pruned.nodes.len() < trees.nodes.len() && pruned.trees[0].depth < trees.trees[0].depth);
-        assert_eq!(pruned.check_spans(&[0]).as_deref(), Ok(&pruned.trees[..]));
+        let matrix = Matrix::from_rows(3, values);
+        let varying = Varying::of_rows(&matrix, 0..40);
+        assert_eq!(varying.columns, [2, 3], "both of the second feature");
+        let mut pruned = PrunedTree::default();
+        trees.prune_tree(&trees.trees[0], &varying, &mut pruned);
+        assert!((1..5).contains(&pruned.depth) && pruned.nodes.len() < trees.nodes.len(), "{}", pruned.depth);
+        let equal = Varying::of_rows(&matrix, 7..8);
+        trees.prune_tree(&trees.trees[0], &equal, &mut pruned);
+        assert_eq!((pruned.depth, pruned.nodes.len(), pruned.leaves[0]), (0, 1, trees.predict_row(matrix.row(7))));
     }
 }

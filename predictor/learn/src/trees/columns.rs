@@ -3,7 +3,8 @@
 //! Neighbouring values are similar: most children have the expected index, and floats share their leading bytes. A
 //! feature has few distinct thresholds, so nodes store an index into a list of them.
 
-use super::{MAX_NODES, MAX_TREES, Split, Trees};
+use super::split::{Split, threshold_of};
+use super::{MAX_NODES, MAX_TREES, Trees};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -69,10 +70,10 @@ impl TreeWriter {
                 }
                 columns.children.push(1 + zigzag_encode(left as i64 - expected as i64));
                 expected = expected.max(left + 2);
-                let feature = u32::from(node.feature);
-                columns.questions.push(feature | u32::from(node.absent_left) << 16);
+                let feature = u32::from(node.feature());
+                columns.questions.push(feature | u32::from(node.absent_left()) << 16);
                 let number = steps[&feature]
-                    .binary_search(&order_key(node.threshold))
+                    .binary_search(&node.threshold_key())
                     .expect("all thresholds of a feature are listed");
                 columns.thresholds.push(number as u32);
             }
@@ -160,15 +161,10 @@ impl<'a> Reader<'a> {
                 let number = columns.thresholds.read_number()? as usize;
                 let threshold = steps.get(usize::from(feature)).and_then(|of| of.get(number));
                 trees.leaves.push(0.0);
-                trees.nodes.push(Split {
-                    left: u32::try_from(left)
-                        .ok()
-                        .filter(|left| *left as usize != place)
-                        .ok_or("a node has an invalid child")?,
-                    threshold: *threshold.ok_or("a node has no threshold")?,
-                    feature,
-                    absent_left: question >> 16 & 1 == 1,
-                });
+                let left = u32::try_from(left).ok().filter(|left| *left as usize != place);
+                let left = left.ok_or("a node has an invalid child")?;
+                let threshold = *threshold.ok_or("a node has no threshold")?;
+                trees.nodes.push(Split::new(left, feature, threshold, question >> 16 & 1 == 1));
             }
         }
         trees.trees = trees.check_spans(&roots)?;
@@ -201,19 +197,9 @@ fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
     let mut steps: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let inner = trees.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place);
     for (_, node) in inner {
-        steps.entry(u32::from(node.feature)).or_default().insert(order_key(node.threshold));
+        steps.entry(u32::from(node.feature())).or_default().insert(node.threshold_key());
     }
     steps.into_iter().map(|(feature, keys)| (feature, keys.into_iter().collect())).collect()
-}
-
-/// Maps a threshold to an integer with the same order.
-fn order_key(threshold: f32) -> u32 {
-    let bits = threshold.to_bits();
-    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
-}
-
-fn threshold_of(key: u32) -> f32 {
-    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
 }
 
 fn zigzag_encode(number: i64) -> u32 {
@@ -283,12 +269,6 @@ mod tests {
             let _ = read(&hostile, sets.len());
             prop_assert!(read(&hostile[..place.index(hostile.len())], sets.len()).is_err());
             prop_assert!(read(&[&bytes(&sets)[..], &[0]].concat(), sets.len()).is_err());
-        }
-
-        #[test]
-        fn keys_are_in_the_order_of_numbers(one: f32, other: f32) {
-            prop_assert_eq!(threshold_of(order_key(one)).to_bits(), one.to_bits());
-            prop_assert_eq!(order_key(one).cmp(&order_key(other)), one.total_cmp(&other));
         }
     }
 

@@ -5,11 +5,13 @@
 
 mod batch;
 pub mod columns;
+mod split;
 
 use crate::error::{Error, Result};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use split::{Split, row_keys};
 use std::ops::Range;
 
 const MAX_TREES: usize = 100_000;
@@ -43,15 +45,6 @@ pub(crate) enum Node {
         /// Share of the node's training rows that went to the child `taken`.
         share: f64,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Split {
-    /// Index of the left child, for rows below the threshold; the right child follows it. A leaf holds its own index.
-    left: u32,
-    threshold: f32,
-    feature: u16,
-    absent_left: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -207,12 +200,7 @@ impl Trees {
                 trees.covers.push(node.cover);
                 trees.nodes.push(match is_leaf {
                     true => Split::leaf_at(root + place as u32),
-                    false => Split {
-                        left: root + node.left,
-                        threshold: node.threshold,
-                        feature: node.feature,
-                        absent_left: true,
-                    },
+                    false => Split::new(root + node.left, node.feature, node.threshold, true),
                 });
             }
         }
@@ -235,8 +223,7 @@ impl Trees {
             for (first_left, pair) in sets.windows(2).enumerate() {
                 let left = joined.nodes.len();
                 joined.covers[place] = sets[first_left..].iter().map(cover).sum();
-                joined.nodes[place] =
-                    Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
+                joined.nodes[place] = Split::new(left as u32, feature, (pair[0].0 + pair[1].0) / 2.0, true);
                 // Reserves two adjacent nodes: the root of this set and the next split.
                 for _ in 0..2 {
                     joined.nodes.push(first.nodes[0]);
@@ -292,12 +279,13 @@ impl Trees {
                 if node.left as usize == place {
                     continue;
                 }
-                let values = &columns[usize::from(node.feature)];
-                let (below, above) = values.split_at(values.partition_point(|value| *value < node.threshold));
+                let values = &columns[usize::from(node.feature())];
+                let threshold = node.threshold();
+                let (below, above) = values.split_at(values.partition_point(|value| *value < threshold));
                 if let (Some(low), Some(high)) = (below.last(), above.first()) {
                     let between = ((1.0 - share) * f64::from(*low) + share * f64::from(*high)) as f32;
                     // Between neighbouring floats, rounding may give the lower one, which is not below itself.
-                    node.threshold = if between > *low { between } else { *high };
+                    node.set_threshold(if between > *low { between } else { *high });
                 }
             }
         }
@@ -326,7 +314,7 @@ impl Trees {
             categories_nodes: Vec::new(),
             categories_segments: Vec::new(),
             categories_sizes: Vec::new(),
-            default_left: nodes.iter().map(|node| u8::from(node.absent_left)).collect(),
+            default_left: nodes.iter().map(|node| u8::from(node.absent_left())).collect(),
             id: tree as u32,
             left_children: all.clone().map(|place| child(place, 0)).collect(),
             loss_changes: vec![0.0; nodes.len()],
@@ -334,9 +322,9 @@ impl Trees {
             right_children: all.clone().map(|place| child(place, 1)).collect(),
             split_conditions: all
                 .clone()
-                .map(|place| if leaf(place) { self.leaves[root + place] } else { nodes[place].threshold })
+                .map(|place| if leaf(place) { self.leaves[root + place] } else { nodes[place].threshold() })
                 .collect(),
-            split_indices: nodes.iter().map(|node| u32::from(node.feature)).collect(),
+            split_indices: nodes.iter().map(|node| u32::from(node.feature())).collect(),
             split_type: vec![0; nodes.len()],
             sum_hessian: self.covers[root..end].to_vec(),
             tree_param: raw_value(&serde_json::json!({
@@ -363,32 +351,27 @@ impl Trees {
 
     pub fn predict_row(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
-        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.find_leaf(tree, row)])
+        let keys = row_keys(row);
+        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.find_leaf(tree, &keys)])
     }
 
     /// Returns the leaf that a row reaches in each tree, as an index relative to the tree's root.
     pub fn reached_leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
-        self.trees.iter().map(move |tree| self.find_leaf(tree, row) as u32 - tree.root)
+        let keys = row_keys(row);
+        self.trees.iter().map(move |tree| self.find_leaf(tree, &keys) as u32 - tree.root)
     }
 
-    fn find_leaf(&self, tree: &Span, row: &[f32]) -> usize {
+    /// Returns the leaf that a row, given by its [`row_keys`], reaches.
+    fn find_leaf(&self, tree: &Span, keys: &[u32]) -> usize {
         let mut place = tree.root as usize;
         loop {
-            let next = self.next_node(place, row);
+            let node = &self.nodes[place];
+            let next = node.next(keys[node.column()]);
             if next == place {
                 return place;
             }
             place = next;
         }
-    }
-
-    #[inline(always)]
-    fn next_node(&self, place: usize, row: &[f32]) -> usize {
-        let node = &self.nodes[place];
-        let value = row[node.feature as usize];
-        // No comparison with a missing value holds. Branches would be predicted badly.
-        let is_left = (value < node.threshold) | (value.is_nan() & node.absent_left);
-        node.left as usize + usize::from(!is_left)
     }
 
     pub(crate) fn root_indices(&self) -> impl Iterator<Item = usize> {
@@ -402,9 +385,9 @@ impl Trees {
         if left == place {
             return Node::Leaf(self.leaves[place]);
         }
-        let feature = usize::from(node.feature);
+        let feature = usize::from(node.feature());
         let value = row.get(feature).copied().unwrap_or(f32::NAN);
-        let is_left = if value.is_nan() { node.absent_left } else { value < node.threshold };
+        let is_left = if value.is_nan() { node.absent_left() } else { value < node.threshold() };
         let (taken, other) = if is_left { (left, left + 1) } else { (left + 1, left) };
         let covers = [taken, other].map(|place| f64::from(self.covers[place]));
         let share = (covers[0] / (covers[0] + covers[1])).clamp(1e-9, 1.0 - 1e-9);
@@ -424,13 +407,14 @@ impl Trees {
             for place in begins..end {
                 let node = &self.nodes[place];
                 let left = node.left as usize;
-                if usize::from(node.feature) >= self.features.max(1)
-                    || node.threshold.is_nan()
+                let is_leaf = left == place;
+                if usize::from(node.feature()) >= self.features.max(1)
+                    || (!is_leaf && node.threshold().is_nan())
                     || !self.leaves[place].is_finite()
                 {
                     return Err(format!("tree {tree} has a node with an unknown feature"));
                 }
-                if left == place {
+                if is_leaf {
                     continue;
                 }
                 // Children follow their parent, so there is no cycle.
@@ -452,12 +436,6 @@ impl Trees {
             true => Err("some nodes belong to no tree".to_owned()),
             false => Ok(spans),
         }
-    }
-}
-
-impl Split {
-    fn leaf_at(place: u32) -> Split {
-        Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
     }
 }
 
@@ -525,12 +503,10 @@ fn append_tree(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String
         trees.covers.push(tree.sum_hessian[old]);
         trees.nodes.push(match is_leaf {
             true => Split::leaf_at(place as u32),
-            false => Split {
-                left: (begin + order.len()) as u32,
-                threshold: number,
-                feature: u16::try_from(tree.split_indices[old]).map_err(|_| "a feature index is too large")?,
-                absent_left: tree.default_left[old] != 0,
-            },
+            false => {
+                let feature = u16::try_from(tree.split_indices[old]).map_err(|_| "a feature index is too large")?;
+                Split::new((begin + order.len()) as u32, feature, number, tree.default_left[old] != 0)
+            }
         });
         if !is_leaf {
             for child in [left, right] {
