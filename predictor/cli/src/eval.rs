@@ -161,15 +161,29 @@ pub fn run(eval: &Eval) -> Result<u8> {
     }
     print_text(eval.json, &format_overview(&evaluation))?;
     write_output(page, || pages::evaluation_tables(&evaluation).into_bytes())?;
-    let worse = gate.map_or_else(Vec::new, |gate| gate.list_regressions(&evaluation));
-    if !worse.is_empty() {
-        let gate = eval.gate.as_deref().unwrap_or(Path::new("")).display();
-        print_notes("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
-    }
     if eval.json {
         print_json(&evaluation)?;
     }
-    Ok(if worse.is_empty() { DONE } else { WORSE })
+    let is_worse = match (&eval.gate, gate) {
+        (Some(file), Some(gate)) => is_worse_than(file, &gate, &evaluation)?,
+        _ => false,
+    };
+    Ok(if is_worse { WORSE } else { DONE })
+}
+
+/// Returns whether an error exceeds that of the file, and prints which and what was not compared.
+fn is_worse_than(file: &Path, gate: &Gate, evaluation: &Evaluation) -> Result<bool> {
+    let compared = gate.compare(evaluation)?;
+    let file = file.display();
+    let absent = &compared.not_compared;
+    let absent = (!absent.is_empty()).then(|| {
+        let names = absent.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if absent.len() > 5 { format!(" and {} more", absent.len() - 5) } else { String::new() };
+        format!("not compared with `{file}`, because only one side has an error: {names}{more}")
+    });
+    let worse = (!compared.worse.is_empty()).then(|| format!("worse than `{file}`: {}", compared.worse.join("; ")));
+    print_notes("warning", absent.into_iter().chain(worse));
+    Ok(!compared.worse.is_empty())
 }
 
 /// Fails if the user asks for what only evaluations by shapes have: a page or a gate.

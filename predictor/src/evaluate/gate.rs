@@ -8,6 +8,7 @@ use learn::Learner;
 use learn::predictor::Predictor;
 use models::Choice;
 use samples::text::read_bounded;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub enum Gate {
@@ -37,35 +38,73 @@ impl Gate {
         Ok(Gate::Evaluation(Box::new(before)))
     }
 
-    pub fn list_regressions(&self, evaluation: &Evaluation) -> Vec<String> {
-        match self {
-            Gate::Predictor(before) => worse_than_predictor(evaluation, before),
-            Gate::Evaluation(before) => worse_than_evaluation(evaluation, before),
+    /// Compares the errors of all operators that both have. Fails if there is none.
+    pub fn compare(&self, evaluation: &Evaluation) -> Result<Comparison> {
+        let (worse, compared, before) = match self {
+            Gate::Predictor(before) => {
+                let operators: BTreeSet<&str> = before.learned.operators.keys().map(String::as_str).collect();
+                let (worse, compared) = compare_with_predictor(evaluation, before);
+                (worse, compared, operators)
+            }
+            Gate::Evaluation(before) => {
+                let operators: BTreeSet<&str> = before.operators.keys().map(String::as_str).collect();
+                let (worse, compared) = compare_with_evaluation(evaluation, before);
+                (worse, compared, operators)
+            }
+        };
+        let now: BTreeSet<&str> = evaluation.operators.keys().map(String::as_str).collect();
+        if compared.is_empty() {
+            let names = |names: &BTreeSet<&str>| match names.len() {
+                0..=5 => names.iter().copied().collect::<Vec<&str>>().join(", "),
+                count => format!("{count} operators"),
+            };
+            return Err(Error::Query(format!(
+                "--gate compares nothing: both need the error of a learner of this program for the same operator; \
+                 before: {}; now: {}, by {}",
+                names(&before),
+                names(&now),
+                evaluation.learners.keys().map(String::as_str).collect::<Vec<&str>>().join(", ")
+            )));
         }
+        let absent = now.union(&before).filter(|name| !compared.contains(**name));
+        Ok(Comparison { worse, not_compared: absent.map(|name| (*name).to_owned()).collect() })
     }
 }
 
-fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<String> {
-    let mut worse = Vec::new();
+/// Result of a gate.
+pub struct Comparison {
+    /// What has a larger error than before, with both errors.
+    pub worse: Vec<String>,
+    /// Operators for which only one side has an error.
+    pub not_compared: Vec<String>,
+}
+
+/// Returns the operators that became worse, with both errors, and all that were compared.
+fn compare_with_predictor<'a>(evaluation: &'a Evaluation, before: &Predictor) -> (Vec<String>, BTreeSet<&'a str>) {
+    let (mut worse, mut compared) = (Vec::new(), BTreeSet::new());
     for (operator, learners) in &evaluation.operators {
         let then = before.learned.operators.get(operator).and_then(|of| of.statistics.held_out_mape);
-        if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then)
-            && now.mape_interval.0 > then
-        {
-            worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
+        if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then) {
+            compared.insert(operator.as_str());
+            if now.mape_interval.0 > then {
+                worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
+            }
         }
     }
-    worse
+    (worse, compared)
 }
 
-fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
+fn compare_with_evaluation<'a>(evaluation: &'a Evaluation, before: &Evaluation) -> (Vec<String>, BTreeSet<&'a str>) {
     /// Tolerated decrease of shares and scores, which have no confidence interval.
     const SLACK: f64 = 0.01;
-    let mut worse = Vec::new();
+    let (mut worse, mut compared) = (Vec::new(), BTreeSet::new());
     for (operator, learners) in &evaluation.operators {
         for (learner, now) in learners.iter().filter(|(learner, _)| super::is_ours(learner)) {
-            let then = before.operators.get(operator).and_then(|learners| learners.get(learner));
-            if let Some(then) = then.filter(|then| now.mape_interval.0 > then.mape_interval.1) {
+            let Some(then) = before.operators.get(operator).and_then(|learners| learners.get(learner)) else {
+                continue;
+            };
+            compared.insert(operator.as_str());
+            if now.mape_interval.0 > then.mape_interval.1 {
                 worse.push(format!("{operator} ({learner}): {:.2} % after {:.2} %", now.mape, then.mape));
             }
         }
@@ -82,5 +121,5 @@ fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<St
     {
         worse.push(format!("networks within 10 %: {now:.1} % after {then:.1} %"));
     }
-    worse
+    (worse, compared)
 }
