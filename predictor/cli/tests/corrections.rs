@@ -125,17 +125,19 @@ fn a_new_device_is_corrected_by_the_suggested_kernels() {
 
     // Nanoseconds in a column of microseconds.
     let table = std::fs::read_to_string(folder.join("own.csv")).expect("a table");
-    // A row without a number is the header.
-    let slower = |line: &str| match line.rsplit_once(',').map(|(row, time)| (row, time.parse::<f64>())) {
-        Some((row, Ok(time))) => format!("{row},{}\n", 1000.0 * time),
-        _ => format!("{line}\n"),
-    };
-    std::fs::write(folder.join("slow.csv"), table.lines().map(slower).collect::<String>()).expect("a table");
-    let (code, _, notes) = oppredict(folder, &format!("{adapt} --data slow.csv"));
-    assert!(
-        code == 2 && notes.contains("times the predicted time in the median; check the sizes and the unit"),
-        "{notes}"
-    );
+    for (factor, expected) in [
+        (1000.0, "times the predicted time in the median; check the sizes and the unit"),
+        (0.001, "check the sizes and the unit"),
+    ] {
+        // A row without a number is the header.
+        let scaled = |line: &str| match line.rsplit_once(',').map(|(row, time)| (row, time.parse::<f64>())) {
+            Some((row, Ok(time))) => format!("{row},{}\n", factor * time),
+            _ => format!("{line}\n"),
+        };
+        std::fs::write(folder.join("wrong.csv"), table.lines().map(scaled).collect::<String>()).expect("a table");
+        let (code, _, notes) = oppredict(folder, &format!("{adapt} --data wrong.csv"));
+        assert!(code == 2 && notes.contains(expected), "{factor}: {notes}");
+    }
     let (code, _, notes) = oppredict(folder, &format!("{adapt} --data absent.csv"));
     assert!(code == 2 && notes.contains("cannot open `absent.csv`"), "{notes}");
     // A folder may have the tables of a mapping as CSV.

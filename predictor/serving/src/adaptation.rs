@@ -215,16 +215,21 @@ fn correct_operator(
     Ok(changes)
 }
 
-/// Rejects values so far above the predicted ones that their unit must be wrong. Times that are too short exceed a peak.
+/// Rejects values so far from the predicted ones that their unit must be wrong.
+///
+/// Times that are too short exceed a peak only for large operators.
 fn check_unit(target: &str, errors: &BTreeMap<GroupKey, (Kernel, Vec<f64>)>, device: &GpuFacts) -> Result<()> {
     for (key, (_, errors)) in errors {
         let factor = (-median(&mut errors.clone())).exp();
-        if factor > IMPLAUSIBLE_FACTOR {
-            return Err(Error::Data(format!(
-                "the {target} of `{}` in {} on {} is {factor:.0} times the predicted {target} in the median; check the sizes and the unit",
-                key.operator, key.format, device.name
-            )));
-        }
+        let times = match factor {
+            _ if factor > IMPLAUSIBLE_FACTOR => format!("{factor:.0} times"),
+            _ if factor < 1.0 / IMPLAUSIBLE_FACTOR => format!("1/{:.0} of", 1.0 / factor),
+            _ => continue,
+        };
+        return Err(Error::Data(format!(
+            "the {target} of `{}` in {} on {} is {times} the predicted {target} in the median; check the sizes and the unit",
+            key.operator, key.format, device.name
+        )));
     }
     Ok(())
 }
