@@ -8,6 +8,7 @@ use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
 use models::{Choice, names};
+use readers::inputs::{parse_binding, parse_shape};
 use std::collections::BTreeMap;
 
 /// Returns the configuration of commands that measure or build without search.
@@ -71,7 +72,11 @@ fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
         return Ok(None);
     }
     let sizes = parse_sizes(&models.shape)?;
-    let values = models.bind.iter().map(|text| parse_binding(text)).collect::<Result<BTreeMap<_, _>>>()?;
+    let values = models
+        .bind
+        .iter()
+        .map(|text| parse_binding(text).map_err(Failure::usage))
+        .collect::<Result<BTreeMap<_, _>>>()?;
     let mut entries = Vec::new();
     for name in models.model_names() {
         let source = model_source(models.modelsource, name)?;
@@ -133,7 +138,7 @@ fn unknown_model(name: &str) -> Failure {
 fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
     for text in texts {
-        let (name, extents) = parse_shape(text)?;
+        let (name, extents) = parse_shape(text).map_err(Failure::usage)?;
         given.entry(name).or_default().push(extents);
     }
     let count = given.values().map(Vec::len).max().unwrap_or(1);
@@ -146,33 +151,6 @@ fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
         given.iter().map(move |(name, shapes)| (name.clone(), shapes[place.min(shapes.len() - 1)].clone()))
     };
     Ok((0..count).map(|place| at(place).collect()).collect())
-}
-
-/// Parses a shape such as `x=1x3x224x224`. The name may contain any character.
-fn parse_shape(text: &str) -> Result<(String, Vec<i64>)> {
-    let parsed = text.rsplit_once('=').and_then(|(name, extents)| {
-        let extents = extents.split('x').filter(|extent| !extent.is_empty());
-        Some((name.to_owned(), extents.map(|extent| extent.parse().ok()).collect::<Option<Vec<i64>>>()?))
-    });
-    parsed.ok_or_else(|| {
-        Failure::usage(format!("`--shape {text}` is not a name and a shape")).with_hint("write it as `x=1x3x224x224`")
-    })
-}
-
-/// Parses a binding such as `sr=16000` or `size=2,3`. The name may contain any character.
-fn parse_binding(text: &str) -> Result<(String, Vec<f64>)> {
-    let number = |text: &str| match text.trim() {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        number => number.parse().ok().filter(|number: &f64| number.is_finite()),
-    };
-    let parsed = text.rsplit_once('=').and_then(|(name, numbers)| {
-        Some((name.to_owned(), numbers.split(',').map(number).collect::<Option<Vec<f64>>>()?))
-    });
-    parsed.ok_or_else(|| {
-        Failure::usage(format!("`--bind {text}` is not a name and numbers"))
-            .with_hint("write it as `sr=16000` or `size=2,3`")
-    })
 }
 
 fn merge_tuning(settings: &mut Settings, tuning: &Tuning, sweep: &Sweep) -> Result<()> {

@@ -5,6 +5,7 @@
 pub mod archive;
 mod bounds;
 mod emit;
+pub mod inputs;
 mod narrow;
 pub mod onnx;
 pub mod tflite;

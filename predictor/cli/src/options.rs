@@ -4,9 +4,11 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
 use models::Choice;
-use predictor::queries::ModelSource;
+use predictor::queries::{FileInputs, ModelSource};
 use predictor::{Error, Result};
+use readers::inputs;
 use samples::records::{self, Policy};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -64,6 +66,47 @@ pub struct PredictorFlags {
     /// Calibration file of `adapt --this-host --out` [default: the stored calibration of this machine]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
+}
+
+/// Inputs of model files, as for `opcollect`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct FileInputFlags {
+    /// Shape of an input of a file, as NAME=1x3x224x224; repeatable
+    ///
+    /// For files with dynamic dimensions that --batchsize does not set.
+    #[arg(long, value_name = "NAME=SHAPE")]
+    pub shape: Vec<String>,
+    /// Bind an input of an ONNX file to numbers; repeatable
+    ///
+    /// NAME=VALUE sets all elements to one number, NAME=1,2,3 sets each.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub bind: Vec<String>,
+    /// Leave unsupported operators of a file out, with a warning
+    #[arg(long)]
+    pub skip_unsupported: bool,
+}
+
+impl FileInputFlags {
+    pub fn is_given(&self) -> bool {
+        !self.shape.is_empty() || !self.bind.is_empty() || self.skip_unsupported
+    }
+
+    pub fn parse_inputs(&self) -> Result<FileInputs> {
+        let (mut shapes, mut values) = (BTreeMap::new(), BTreeMap::new());
+        for text in &self.shape {
+            let (name, extents) = inputs::parse_shape(text).map_err(Error::Query)?;
+            if shapes.insert(name, extents).is_some() {
+                return Err(Error::Query(format!("`--shape {text}` is the second shape of this input")));
+            }
+        }
+        for text in &self.bind {
+            let (name, numbers) = inputs::parse_binding(text).map_err(Error::Query)?;
+            if values.insert(name, numbers).is_some() {
+                return Err(Error::Query(format!("`--bind {text}` sets this input twice")));
+            }
+        }
+        Ok(FileInputs { shapes, values, skip_unsupported: self.skip_unsupported })
+    }
 }
 
 #[derive(Clone, Debug, Args)]

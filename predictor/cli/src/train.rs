@@ -3,7 +3,7 @@
 use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;
 use crate::loading::load_samples;
-use crate::options::{Data, parse_not_negative};
+use crate::options::{Data, parse_not_negative, refuse_flags};
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::predictor::Predictor;
@@ -56,11 +56,16 @@ pub fn run(train: &Train) -> Result<u8> {
         return train_servers(&train.data.data, &train.out, train.json);
     }
     if let Some(mapping) = train.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
+        refuse_flags("kernels of language models", &[("--tune", train.tune)])?;
         let (seed, min_split_loss, most_rows) = (train.seed, train.min_split_loss, train.most_rows);
         let options = serving::train::TrainOptions { seed, min_split_loss, most_rows, ..Default::default() };
         let files = TrainingFiles { data: &train.data.data, base: train.base.as_deref(), out: &train.out };
         return kernels::run_train(&files, &mapping, &options, train.json);
     }
+    refuse_flags(
+        "tables that are not of language-model kernels",
+        &[("--most-rows", train.most_rows.is_some()), ("--base", train.base.is_some())],
+    )?;
     let out = create_output(Some(&train.out))?;
     let samples = load_samples(&train.data)?;
     let min_split_loss = train.min_split_loss;

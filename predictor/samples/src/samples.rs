@@ -344,7 +344,8 @@ impl SamplesBuilder {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
             let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
-            return Err(Error::Data(format!("no training data ({}){hint}", why.join("; "))));
+            let why = if why.is_empty() { "no rows".to_owned() } else { why.join("; ") };
+            return Err(Error::Data(format!("no training data ({why}){hint}")));
         }
         if samples.networks.is_empty() {
             samples.networks = networks_as_measured(&samples);

@@ -33,6 +33,9 @@ pub struct NetworkAnswer {
     pub batch: i64,
     /// Predictions of the distinct operators, in the order of the graph.
     pub layers: Vec<OperatorPrediction>,
+    /// Operators of the file that the total lacks, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     pub total: Total,
     /// Total with operator times in the network; None if the predictor was trained without in-network measurements.
     pub in_place: Option<InPlaceTotal>,
@@ -73,7 +76,7 @@ pub fn predict_network(
     run: &Run,
 ) -> Result<NetworkAnswer> {
     let Conditions { predictor, setting, .. } = conditions;
-    let operators = question.distinct_operators()?;
+    let (operators, left_out) = question.operators_with_losses()?;
     let layers = queries::predict_model(predictor, &operators, setting)?;
     Ok(NetworkAnswer {
         model: question.name.to_owned(),
@@ -83,5 +86,6 @@ pub fn predict_network(
         held_out: queries::held_out_errors(&operators, &layers),
         widest: queries::widest_kind(&operators, &layers),
         layers,
+        left_out,
     })
 }

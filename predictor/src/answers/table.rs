@@ -1,7 +1,7 @@
 //! Predictions for every row of a table of queries.
 
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, Setting};
+use crate::queries::{self, Cell, Operator, Setting};
 use learn::predictor::{Prediction, Predictor};
 use samples::table::{self, Cells, Mapping};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct RowAnswer {
     pub reasons: String,
 }
 
-/// Predicts every row. `usual` is the setting of rows that do not specify one. A row that is not a query is an error.
+/// Predicts every row. `usual` is the setting of rows that do not specify one. Fails if no row is a query.
 pub fn answer_table(
     predictor: &Predictor,
     path: &Path,
@@ -32,21 +32,38 @@ pub fn answer_table(
     let question = |row: usize| {
         let cells: Vec<_> =
             table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect();
-        queries::parse_row(&cells, usual, mapping)
-            .map_err(|error| Error::table_error(path, format!("row {}: {error}", row + 1)))
+        queries::parse_row(&cells, usual, mapping).map_err(|error| (operator_text(&cells, mapping), error))
     };
-    let questions = (0..table.rows).map(question).collect::<Result<Vec<_>>>()?;
-    let predictions = queries::predict_each(predictor, &questions);
-    let rows: Vec<RowAnswer> = questions
-        .into_iter()
-        .zip(predictions)
-        .map(|((operator, _), prediction)| {
-            let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
-            RowAnswer { operator: operator.text, answer: prediction.ok(), reasons }
-        })
-        .collect();
+    let parsed: Vec<_> = (0..table.rows).map(question).collect();
+    if parsed.iter().all(|parsed| parsed.is_err())
+        && let Some(Err((_, error))) = parsed.first()
+    {
+        return Err(Error::table_error(path, format!("row 1: {error}")));
+    }
+    let questions: Vec<_> = parsed.iter().flatten().cloned().collect();
+    let mut predictions = queries::predict_each(predictor, &questions).into_iter();
+    let answer = |parsed: std::result::Result<(Operator, Setting), (String, Error)>| {
+        let (operator, prediction) = match parsed {
+            Ok((operator, _)) => (operator.text, predictions.next().expect("one prediction per query")),
+            Err((operator, error)) => (operator, Err(error)),
+        };
+        let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
+        RowAnswer { operator, answer: prediction.ok(), reasons }
+    };
+    let rows: Vec<RowAnswer> = parsed.into_iter().map(answer).collect();
     let refused = rows.iter().filter(|row| row.answer.is_none()).count();
     Ok(TableAnswers { rows, refused })
+}
+
+/// Returns the text of a row's operator, or nothing if the row has none.
+fn operator_text(cells: &[(String, Cell)], mapping: Option<&Mapping>) -> String {
+    let (column, _) = mapping.map_or(("operator", "device"), Mapping::key_columns);
+    let texts = cells.iter().filter(|(name, _)| [column, "operator"].contains(&name.as_str()));
+    let word = texts.map(|(_, cell)| cell).find_map(|cell| match cell {
+        Cell::Word(word) => Some(word.clone()),
+        _ => None,
+    });
+    word.unwrap_or_default()
 }
 
 fn cell_value(cells: &Cells, row: usize) -> Cell {

@@ -88,8 +88,12 @@ fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }
+    let of_operator = || curves.iter().filter(|curve| curve.operator == operator);
+    if !of_operator().any(|curve| curve.device == device) {
+        return Err(Error::unknown_name("device", device, of_operator().map(|curve| curve.device.as_str())));
+    }
     let mut times: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for curve in curves.iter().filter(|curve| curve.operator == operator && curve.device == device) {
+    for curve in of_operator().filter(|curve| curve.device == device) {
         curve.points.iter().for_each(|(at, time_ns)| times.entry(*at as u32).or_default().push(*time_ns));
     }
     Ok(times.into_iter().map(|(at, mut times)| (at, median(&mut times))).collect())

@@ -4,7 +4,7 @@ mod networks;
 mod threads;
 mod totals;
 
-pub use networks::{ModelSource, NetworkQuestion, is_network, is_operator};
+pub use networks::{FileInputs, ModelSource, NetworkQuestion, is_network, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
 pub use totals::{
     HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total_time, widest_kind,

@@ -3,6 +3,8 @@
 use super::{Operator, graph_operators};
 use crate::error::{Error, Result};
 use models::Choice;
+use readers::{Imported, Skipped};
+use std::collections::BTreeMap;
 use std::path::Path;
 use zoo::transformers;
 
@@ -40,6 +42,14 @@ pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")
 }
 
+/// What files leave open: shapes and values of inputs, and operators without a rule.
+#[derive(Clone, Debug, Default)]
+pub struct FileInputs {
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    pub values: BTreeMap<String, Vec<f64>>,
+    pub skip_unsupported: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkQuestion<'a> {
     pub source: ModelSource,
@@ -47,6 +57,7 @@ pub struct NetworkQuestion<'a> {
     pub name: &'a str,
     pub batch: i64,
     pub tokens: i64,
+    pub inputs: Option<&'a FileInputs>,
 }
 
 impl NetworkQuestion<'_> {
@@ -63,22 +74,39 @@ impl NetworkQuestion<'_> {
         graph_operators(&self.build_graph()?)
     }
 
+    /// Returns the distinct operators, and a sentence about each operator of the file that was left out.
+    pub fn operators_with_losses(&self) -> Result<(Vec<Operator>, Vec<String>)> {
+        let (graph, skipped) = self.read_graph()?;
+        let describe = |Skipped { place, operator, reason }: Skipped| {
+            format!("left out the node `{place}` (`{operator}`): {reason}")
+        };
+        Ok((graph_operators(&graph)?, skipped.into_iter().map(describe).collect()))
+    }
+
     pub fn build_graph(&self) -> Result<models::Graph> {
-        let NetworkQuestion { source, name, batch, tokens } = *self;
+        self.read_graph().map(|(graph, _)| graph)
+    }
+
+    /// Returns the graph and the operators that were left out.
+    fn read_graph(&self) -> Result<(models::Graph, Vec<Skipped>)> {
+        let NetworkQuestion { source, name, batch, tokens, inputs } = *self;
         if batch < 1 {
             return Err(Error::Query(format!("batch size {batch} must be at least 1")));
         }
-        let options = readers::Options { batch, ..readers::Options::default() };
+        let FileInputs { shapes, values, skip_unsupported } = inputs.cloned().unwrap_or_default();
+        let options = readers::Options { batch, shapes, values, skip_unsupported, ..readers::Options::default() };
         let file = Path::new(name);
+        let whole = |graph| (graph, Vec::new());
+        let imported = |imported: Imported| (imported.graph, imported.skipped);
         let graph = match source {
-            ModelSource::Local => zoo::build_model(name, batch),
+            ModelSource::Local => zoo::build_model(name, batch).map(whole),
             ModelSource::Transformers => {
                 let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
-                transformers::load_model(name, &options).map(|loaded| loaded.graph)
+                transformers::load_model(name, &options).map(|loaded| whole(loaded.graph))
             }
-            ModelSource::Onnx => readers::onnx::load_file(file, &options).map(|imported| imported.graph),
-            ModelSource::Tflite => readers::tflite::load_file(file, &options).map(|imported| imported.graph),
-            ModelSource::Torch => readers::torch::load_file(file, &options).map(|imported| imported.graph),
+            ModelSource::Onnx => readers::onnx::load_file(file, &options).map(imported),
+            ModelSource::Tflite => readers::tflite::load_file(file, &options).map(imported),
+            ModelSource::Torch => readers::torch::load_file(file, &options).map(imported),
         };
         graph.map_err(|error| Error::Query(error.to_string()))
     }
@@ -92,8 +120,9 @@ mod tests {
     fn networks_come_from_every_source() {
         let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests/tflite-cases/one_layer_int8");
         let kinds = |source: ModelSource, name: &str| {
-            let operators =
-                NetworkQuestion { source, name, batch: 1, tokens: 16 }.distinct_operators().expect("a network");
+            let operators = NetworkQuestion { source, name, batch: 1, tokens: 16, inputs: None }
+                .distinct_operators()
+                .expect("a network");
             operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()
         };
         assert!(kinds(ModelSource::Local, "mobilenet:hw=96").contains(&"depthwise_conv2d".to_owned()));
@@ -101,7 +130,13 @@ mod tests {
         for (source, file) in [(ModelSource::Tflite, "model.tflite"), (ModelSource::Onnx, "qdq.onnx")] {
             assert!(kinds(source, &format!("{cases}/{file}")).contains(&"q_conv2d".to_owned()), "{file}");
         }
-        let question = NetworkQuestion { source: ModelSource::Torch, name: "no such file.pt2", batch: 1, tokens: 16 };
+        let question = NetworkQuestion {
+            source: ModelSource::Torch,
+            name: "no such file.pt2",
+            batch: 1,
+            tokens: 16,
+            inputs: None,
+        };
         let refused = question.distinct_operators().expect_err("there is no file");
         assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
     }
@@ -109,7 +144,7 @@ mod tests {
     #[test]
     fn missing_files_and_batches_without_samples_are_named() {
         let refusal = |source, name, batch| {
-            let refused = NetworkQuestion { source, name, batch, tokens: 16 }.distinct_operators();
+            let refused = NetworkQuestion { source, name, batch, tokens: 16, inputs: None }.distinct_operators();
             refused.expect_err(name).to_string()
         };
         assert_eq!(refusal(ModelSource::Local, "absent.json", 1), "cannot read `absent.json`: no such file");

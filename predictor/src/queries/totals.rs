@@ -19,7 +19,9 @@ pub struct Run {
 
 impl Run {
     pub fn is_sound(&self) -> bool {
-        self.dispatch_ns >= 0.0 && self.dispatch_ns.is_finite() && (0.0..=1.0).contains(&self.overlap)
+        /// Largest overhead per operator that is believed: a second.
+        const DISPATCH_NS_MAX: f64 = 1e9;
+        (0.0..=DISPATCH_NS_MAX).contains(&self.dispatch_ns) && (0.0..=1.0).contains(&self.overlap)
     }
 }
 

@@ -7,14 +7,14 @@ mod texts;
 use crate::kernels::{self, KernelQuestion};
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
-use crate::options::{PredictorFlags, model_source, parse_not_negative, refuse_flags, sequence_length};
+use crate::options::{FileInputFlags, PredictorFlags, model_source, parse_not_negative, refuse_flags, sequence_length};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
 use learn::levels::LEVELS;
 use learn::predictor::Basis;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network, predict_operators};
 use predictor::origin::Origin;
-use predictor::queries::{self, ModelSource, NetworkQuestion, Operator, Run, Setting};
+use predictor::queries::{self, FileInputs, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use predictor::{Error, Result};
 use report::terminal::print_notes;
 use serde_json::json;
@@ -54,6 +54,8 @@ pub struct Predict {
     /// Source of models [default: derived from their names]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
+    #[command(flatten)]
+    pub file_inputs: FileInputFlags,
     /// Sequence length of a transformer, in tokens [default: 128]
     #[arg(long, value_name = "N")]
     pub sequence: Option<i64>,
@@ -165,6 +167,7 @@ impl Predict {
             ("--overlap", self.overlap != 0.0),
             ("--sequence", self.sequence.is_some()),
             ("--modelsource", self.modelsource.is_some()),
+            ("--shape, --bind and --skip-unsupported", self.file_inputs.is_given()),
         ];
         let for_predictors = [
             ("--threads", self.threads.is_some()),
@@ -196,7 +199,7 @@ impl Predict {
 }
 
 /// Returns the questions about the models.
-fn network_questions(predict: &Predict) -> Result<Vec<NetworkQuestion<'_>>> {
+fn network_questions<'a>(predict: &'a Predict, inputs: &'a FileInputs) -> Result<Vec<NetworkQuestion<'a>>> {
     let source = |name: &String| ModelSource::infer_source(predict.modelsource, name);
     let tokens = sequence_length(predict.sequence, predict.model.iter().map(source))?;
     let questions = predict.model.iter().map(|name| NetworkQuestion {
@@ -204,12 +207,14 @@ fn network_questions(predict: &Predict) -> Result<Vec<NetworkQuestion<'_>>> {
         name,
         batch: predict.batchsize,
         tokens,
+        inputs: Some(inputs),
     });
     Ok(questions.collect())
 }
 
 fn answer_query(predict: &Predict) -> Result<u8> {
-    let questions = network_questions(predict)?;
+    let inputs = predict.file_inputs.parse_inputs()?;
+    let questions = network_questions(predict, &inputs)?;
     let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
     if let Some(path) = &predict.data {
         return table::predict_table(&predictor, path, mapping.as_ref(), predict);
@@ -232,7 +237,7 @@ fn answer_query(predict: &Predict) -> Result<u8> {
     let run = Run { dispatch_ns: 1e3 * predict.dispatch_us, overlap: predict.overlap };
     if !run.is_sound() {
         return Err(Error::Query(
-            "--dispatch-us must not be negative, and --overlap must be between 0 and 1".to_owned(),
+            "--dispatch-us must be at most 1000000, a second, and --overlap must be between 0 and 1".to_owned(),
         ));
     }
     if !predictions.is_empty() {
@@ -252,7 +257,8 @@ fn answer_query(predict: &Predict) -> Result<u8> {
         .collect::<Result<Vec<_>>>()?;
     let has_bounds = networks.iter().any(|network| network.total.bounds_ns > 0.0)
         || predictions.iter().any(|one| one.prediction.basis == Basis::Bound);
-    let has_losses = has_bounds || !refused.is_empty();
+    let has_skipped = networks.iter().any(|network| !network.left_out.is_empty());
+    let has_losses = has_bounds || has_skipped || !refused.is_empty();
     if predict.json {
         let mut document = json!({
             "operators": predictions, "refused": refused, "models": networks, "threads": conditions.threads,
@@ -274,7 +280,10 @@ fn print_network(
 ) -> Result<NetworkAnswer> {
     let answer = predict_network(conditions, question, run)?;
     let heading = format!("{}, batch {}, {}", question.name, question.batch, texts::on_threads(&conditions.threads));
-    print_text(predict.json, &texts::network_table(&heading, &answer, predict.level))?;
+    print_notes("warning", &answer.left_out);
+    let is_empty = answer.layers.is_empty();
+    print_notes("warning", is_empty.then(|| format!("`{}` has no operator that takes time", question.name)));
+    print_text(predict.json, &texts::network_table(&heading, &answer, run, predict.level))?;
     print_text(predict.json, &texts::held_out_text(answer.held_out.as_ref()))?;
     if let Some(in_place) = &answer.in_place {
         print_text(predict.json, &texts::in_place_text(in_place))?;

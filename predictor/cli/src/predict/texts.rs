@@ -4,7 +4,7 @@ use crate::stdout_paper;
 use learn::cross_validation::CrossValidatedError;
 use learn::predictor::{Basis, Prediction};
 use predictor::answers::NetworkAnswer;
-use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
+use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Run, Total};
 use report::{
     Cell, Table, UNKNOWN, format_count, format_duration, format_percent, format_range, number_column, text_column,
 };
@@ -65,15 +65,18 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.format_for(&stdout_paper())
 }
 
-/// Returns whether dispatch is a large share of the time and too slow to consist of the driver's kernel launches.
-fn is_of_framework(total: &Total) -> bool {
+/// Returns the learned time per operator to start it, without the user's `--dispatch-us`, if it is a large share of
+/// the total and too long to consist of the driver's kernel launches.
+fn framework_start_ns(total: &Total, run: &Run) -> Option<f64> {
     /// Upper bound of a driver's time to launch a kernel.
     const LAUNCH_NS: f64 = 20_000.0;
-    total.calls > 0 && total.dispatch_ns > 0.2 * total.time_ns && total.dispatch_ns / total.calls as f64 > LAUNCH_NS
+    let calls = total.calls as f64;
+    let start_ns = total.dispatch_ns / calls - run.dispatch_ns;
+    (start_ns > LAUNCH_NS && calls * start_ns > 0.2 * total.time_ns).then_some(start_ns)
 }
 
 /// Returns the table of a network's layers in graph order, with equal layers on one line.
-pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
+pub fn network_table(heading: &str, answer: &NetworkAnswer, run: &Run, level: u8) -> String {
     let NetworkAnswer { layers: predictions, total, .. } = answer;
     let mut table = Table::new([
         text_column("layer"),
@@ -107,7 +110,8 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
         format_duration(total.time_ns),
         format_range(total.low_ns, total.high_ns)
     );
-    let _ = write!(text, "; {} operators, {} dispatch", total.calls, format_duration(total.dispatch_ns));
+    let _ =
+        write!(text, "; {}, {} dispatch", format_count(total.calls, "operator"), format_duration(total.dispatch_ns));
     if total.hidden_ns > 0.0 {
         let _ = write!(text, " ({} hidden)", format_duration(total.hidden_ns));
     }
@@ -119,11 +123,11 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
             format_percent(widest.share)
         );
     }
-    if is_of_framework(total) {
-        let each = format_duration(total.dispatch_ns / total.calls as f64);
+    if let Some(start_ns) = framework_start_ns(total, run) {
+        let each = format_duration(start_ns);
         let _ = write!(
             text,
-            "\ndispatch takes {each} per operator, because a framework launched each operator separately in the training data; a \
+            "\nof it, {each} per operator are learned: a framework launched each operator separately in the training data; a \
              compiled model or a launch graph needs less. `oppredict adapt` corrects the predictor with your measurements"
         );
     }

@@ -407,7 +407,9 @@ pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Re
     match &find_column(path, table, name)?.cells {
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { words, .. } => {
-            let wrong = words.iter().find(|word| word.parse::<f64>().is_err()).map_or("", String::as_str);
+            // Empty cells are missing numbers.
+            let is_number = |word: &String| word.is_empty() || word.parse().is_ok_and(f64::is_finite);
+            let wrong = words.iter().find(|word| !is_number(word)).map_or("", String::as_str);
             Err(Error::table_error(path, format!("the column `{name}` must contain numbers, but contains `{wrong}`")))
         }
     }
