@@ -1,9 +1,12 @@
 //! Fields of the `config.json` that is published with each model, and the architecture that they describe.
 
-use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
+mod layers;
+
+use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
@@ -36,8 +39,8 @@ const GENERATORS: [&str; 3] = ["CausalLM", "ConditionalGeneration", "LMHead"];
 /// Model types with tied input and output embeddings by default, as are all types of `TIED_PREFIXES`.
 const TIED: [&str; 5] = ["bloom", "falcon", "gpt2", "mpt", "opt"];
 const TIED_PREFIXES: [&str; 2] = ["cohere", "gemma"];
-/// Default of `max_window_layers`.
-const MAX_WINDOW_LAYERS: u64 = 28;
+/// Model types with latent attention.
+const LATENT: [&str; 4] = ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"];
 
 #[derive(Deserialize)]
 pub(crate) struct ModelConfig {
@@ -66,6 +69,13 @@ pub(crate) struct ModelConfig {
     sliding_window_pattern: Option<u64>,
     max_window_layers: Option<u64>,
     layer_types: Option<Vec<String>>,
+    /// Name of `layer_types` in Zamba and Jamba.
+    layers_block_type: Option<Vec<String>>,
+    attn_layer_indices: Option<BTreeSet<u64>>,
+    attn_type_list: Option<Vec<u64>>,
+    full_attention_interval: Option<u64>,
+    attention_chunk_size: Option<u64>,
+    no_rope_layers: Option<Vec<u64>>,
     linear_num_key_heads: Option<u64>,
     linear_num_value_heads: Option<u64>,
     linear_key_head_dim: Option<u64>,
@@ -74,6 +84,11 @@ pub(crate) struct ModelConfig {
     attn_layer_offset: Option<u64>,
     mamba_d_state: Option<u64>,
     mamba_expand: Option<u64>,
+    mamba_n_heads: Option<u64>,
+    mamba_n_groups: Option<u64>,
+    /// A number, or the word `auto`.
+    mamba_d_head: Option<Value>,
+    use_mla: Option<bool>,
     /// `Some(None)` if the configuration states `null`: queries are projected without a latent vector.
     #[serde(default, deserialize_with = "read_stated")]
     q_lora_rank: Option<Option<u64>>,
@@ -95,7 +110,12 @@ pub(crate) struct ModelConfig {
     expert_layer_offset: Option<u64>,
     n_shared_experts: Option<u64>,
     shared_expert_intermediate_size: Option<u64>,
+    /// Width of the shared expert of Granite, and of its feed-forward network without experts.
+    shared_intermediate_size: Option<u64>,
     quantization_config: Option<Quantization>,
+    /// Fields that are not read, among which `layers` looks for kinds of layers that are not supported.
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
 /// Layers with experts: every n-th layer, or one flag per layer.
@@ -175,7 +195,8 @@ impl ModelConfig {
         let experts = self.expert_layers(layers)?;
         let dense_layers = layers - experts.map_or(0, |experts| experts.layers);
         let kept = self.quantization_config.as_ref().map_or(&[][..], |of| &of.modules_to_not_convert);
-        let dense_width = self.intermediate_size_mlp.or(self.intermediate_size);
+        let shared_width = self.shared_intermediate_size.filter(|_| self.model_type == "granitemoehybrid");
+        let dense_width = self.intermediate_size_mlp.or(shared_width).or(self.intermediate_size);
         let parts = [("vision", &self.vision_config), ("audio", &self.audio_config)];
         Ok(Architecture {
             name: name.to_owned(),
@@ -222,8 +243,11 @@ impl ModelConfig {
     }
 
     fn parse_attention(&self, layers: u64) -> Parsed<Attention> {
-        let heads = require_bounded(self.num_attention_heads, "num_attention_heads", MAX_COUNT)?;
+        let hidden = require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
+        let heads = || require_bounded(self.num_attention_heads, "num_attention_heads", MAX_COUNT);
         if self.kv_lora_rank.is_some() {
+            self.check_latent_layers(layers)?;
+            let heads = heads()?;
             return Ok(Attention::Latent(LatentAttention {
                 heads,
                 query_rank: match self.q_lora_rank {
@@ -237,99 +261,42 @@ impl ModelConfig {
                 most_keys: self.index_topk,
             }));
         }
+        self.check_latent_rank()?;
+        // Before the heads, which models without attention do not have.
+        let layout = self.layer_layout(layers, hidden)?;
+        let heads = heads()?;
         let kv_heads = require_bounded(self.num_key_value_heads.or(Some(heads)), "num_key_value_heads", heads)?;
         if heads % kv_heads != 0 {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
-        }
-        let hidden = require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
-        let linear = self.linear_attention(layers, hidden)?;
-        let windowed_layers = self.windowed_layers(layers);
-        if windowed_layers + linear.map_or(0, |linear| linear.layers) > layers {
-            return Err(format!("`layer_types` names more layers than `num_hidden_layers`, {layers}"));
         }
         Ok(Attention::Grouped(GroupedAttention {
             heads,
             kv_heads,
             head_dim: require_bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?,
             has_output_gate: self.attn_output_gate.unwrap_or(false),
-            windowed_layers,
-            window: if windowed_layers > 0 {
-                require_bounded(self.sliding_window, "sliding_window", MAX_WIDTH)?
-            } else {
-                0
-            },
-            linear,
+            windowed_layers: layout.windowed_layers,
+            window: layout.window,
+            linear: layout.linear,
         }))
     }
 
-    fn windowed_layers(&self, layers: u64) -> u64 {
-        let is_qwen = self.model_type.starts_with("qwen") || self.max_window_layers.is_some();
-        let uses_window = self.use_sliding_window.unwrap_or(!is_qwen);
-        if self.sliding_window.is_none() || !uses_window {
-            return 0;
+    /// Returns an error if a model with latent attention lacks the size of its compressed vectors.
+    fn check_latent_rank(&self) -> Parsed<()> {
+        let is_latent = LATENT.contains(&self.model_type.as_str())
+            || [self.q_lora_rank.flatten(), self.qk_nope_head_dim, self.qk_rope_head_dim]
+                .into_iter()
+                .flatten()
+                .any(|size| size > 0);
+        match is_latent && self.use_mla != Some(false) {
+            true => {
+                Err("the configuration lacks `kv_lora_rank`, the size of the compressed keys and values".to_owned())
+            }
+            false => Ok(()),
         }
-        if self.layer_types.is_some() {
-            return self.layers_of_type("sliding_attention");
-        }
-        if is_qwen {
-            return layers.saturating_sub(self.max_window_layers.unwrap_or(MAX_WINDOW_LAYERS));
-        }
-        match self.sliding_window_pattern.or(self.default_window_pattern()) {
-            // Every `pattern`-th layer attends to all tokens.
-            Some(pattern) if pattern > 0 => layers - layers / pattern,
-            _ => layers,
-        }
-    }
-
-    fn default_window_pattern(&self) -> Option<u64> {
-        match self.model_type.as_str() {
-            "gemma2" | "gpt_oss" => Some(2),
-            "cohere2" => Some(4),
-            "gemma3" | "gemma3_text" => Some(6),
-            _ => None,
-        }
-    }
-
-    fn layers_of_type(&self, wanted: &str) -> u64 {
-        self.layer_types.as_ref().map_or(0, |types| types.iter().filter(|of| *of == wanted).count() as u64)
-    }
-
-    fn linear_attention(&self, layers: u64, hidden: u64) -> Parsed<Option<LinearAttention>> {
-        if self.is_jamba() {
-            return self.mamba_layers(layers, hidden).map(Some);
-        }
-        let layers = self.layers_of_type("linear_attention");
-        if layers == 0 {
-            return Ok(None);
-        }
-        Ok(Some(LinearAttention {
-            layers,
-            key_heads: require_bounded(self.linear_num_key_heads, "linear_num_key_heads", MAX_COUNT)?,
-            value_heads: require_bounded(self.linear_num_value_heads, "linear_num_value_heads", MAX_COUNT)?,
-            key_dim: require_bounded(self.linear_key_head_dim, "linear_key_head_dim", MAX_WIDTH)?,
-            value_dim: require_bounded(self.linear_value_head_dim, "linear_value_head_dim", MAX_WIDTH)?,
-        }))
     }
 
     fn is_jamba(&self) -> bool {
         self.model_type == "jamba" || self.attn_layer_period.is_some()
-    }
-
-    /// Returns the Mamba layers of a Jamba model as linear attention with one head.
-    ///
-    /// The state and the projections in and out have the same sizes. The projections of the step size are left out:
-    /// they have 4 % of a Mamba layer's weights.
-    fn mamba_layers(&self, layers: u64, hidden: u64) -> Parsed<LinearAttention> {
-        let (period, offset) = (self.attn_layer_period.or(Some(8)), self.attn_layer_offset.unwrap_or(4));
-        let attending = PeriodicLayers::check_period(period, offset, "attn_layer")?;
-        let inner = self.mamba_expand.unwrap_or(2).saturating_mul(hidden);
-        Ok(LinearAttention {
-            layers: (0..layers).filter(|layer| !attending.contains(*layer)).count() as u64,
-            key_heads: 1,
-            value_heads: 1,
-            key_dim: require_bounded(self.mamba_d_state.or(Some(16)), "mamba_d_state", MAX_WIDTH)?,
-            value_dim: require_bounded(Some(inner), "mamba_expand", MAX_WIDTH)?,
-        })
     }
 
     fn expert_layers(&self, layers: u64) -> Parsed<Option<ExpertLayers>> {
@@ -338,7 +305,7 @@ impl ModelConfig {
         let intermediate = self.moe_intermediate_size.or(self.intermediate_size);
         let intermediate = require_bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
         let shared = self.n_shared_experts.map(|shared| shared.saturating_mul(intermediate));
-        let shared = shared.or(self.shared_expert_intermediate_size);
+        let shared = shared.or(self.shared_expert_intermediate_size).or(self.shared_intermediate_size);
         let shared = shared.or(self.is_llama4().then_some(intermediate)).unwrap_or(0);
         let placed = self.count_expert_layers(layers)?;
         if placed == 0 {
@@ -377,6 +344,7 @@ impl ModelConfig {
         let period = self.expert_layer_period.or(Some(period));
         let periodic =
             PeriodicLayers::check_period(period, self.expert_layer_offset.unwrap_or(offset), "expert_layer")?;
+        layers::check_indices(self.mlp_only_layers.iter().flatten(), "mlp_only_layers", layers)?;
         let has_experts = |layer: &u64| {
             *layer >= self.first_k_dense_replace.unwrap_or(0)
                 && (layer + 1).is_multiple_of(sparse_step)

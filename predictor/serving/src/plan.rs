@@ -119,14 +119,28 @@ impl ForwardPass {
     }
 }
 
+/// Returns the kernel calls of a pass in which all attention groups have the same number of sequences.
 pub fn plan_pass(
     model: &Architecture,
     pass: ForwardPass,
     formats: Formats,
     parallelism: Parallelism,
 ) -> Result<Vec<KernelCall>> {
+    plan_partial_pass(model, pass, formats, parallelism, parallelism.data)
+}
+
+/// Returns the kernel calls of a pass in which only `busy_groups` of the attention groups have sequences, for a GPU of
+/// such a group. The experts, which all groups share, have only the tokens of these groups.
+pub fn plan_partial_pass(
+    model: &Architecture,
+    pass: ForwardPass,
+    formats: Formats,
+    parallelism: Parallelism,
+    busy_groups: u64,
+) -> Result<Vec<KernelCall>> {
     parallelism.check_divisibility(model)?;
-    let mut planner = Planner { model, pass, formats, parallelism, calls: Vec::new() };
+    let busy_groups = busy_groups.clamp(1, parallelism.data);
+    let mut planner = Planner { model, pass, formats, parallelism, busy_groups, calls: Vec::new() };
     match model.attention {
         Attention::Grouped(attention) => planner.grouped_attention(&attention),
         Attention::Latent(attention) => planner.latent_attention(&attention),
@@ -141,6 +155,7 @@ struct Planner<'a> {
     pass: ForwardPass,
     formats: Formats,
     parallelism: Parallelism,
+    busy_groups: u64,
     calls: Vec<KernelCall>,
 }
 
@@ -267,7 +282,7 @@ impl Planner<'_> {
     }
 
     fn expert_layers(&mut self, experts: &ExpertLayers) {
-        let (hidden, Parallelism { tensor, expert, data }) = (self.model.hidden, self.parallelism);
+        let (hidden, Parallelism { tensor, expert, .. }) = (self.model.hidden, self.parallelism);
         let m = self.pass.token_count();
         let router = Gemm { m, n: experts.experts, k: hidden, scheme: Scheme::Bf16 };
         self.push_call("router", experts.layers, CallWork::Kernel(Kernel::Gemm(router)));
@@ -277,7 +292,7 @@ impl Planner<'_> {
             self.push_gemm("shared expert down", experts.layers, hidden, width);
         }
         let kernel = Kernel::Experts(Experts {
-            tokens: m * data,
+            tokens: m * self.busy_groups,
             hidden,
             intermediate: experts.intermediate,
             experts: experts.experts,
@@ -306,7 +321,7 @@ impl Planner<'_> {
             self.push_call("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
         }
         if mixed > 0 {
-            let (bytes, ranks) = (bytes * data as f64, self.parallelism.device_count());
+            let (bytes, ranks) = (bytes * self.busy_groups as f64, self.parallelism.device_count());
             self.push_call("all-gather of tokens", mixed, CallWork::Collective(Collective::AllGather { bytes, ranks }));
             self.push_call(
                 "reduce-scatter of tokens",
@@ -372,6 +387,28 @@ mod tests {
                 2 * model.layers
             );
         }
+    }
+
+    #[test]
+    fn experts_have_the_tokens_of_busy_groups() {
+        let model = Architecture::load_architecture("deepseek-v3").expect("a shipped model");
+        let parallelism = Parallelism { tensor: 1, expert: 8, data: 8 };
+        let pass = ForwardPass::Prefill { sequences: 1, tokens: 1024 };
+        let plan = |groups| plan_partial_pass(&model, pass, BF16, parallelism, groups).expect("a plan");
+        for (groups, busy) in [(0, 1), (1, 1), (3, 3), (8, 8), (9, 8)] {
+            let calls = plan(groups);
+            let expected = (busy * 1024, STREAM_BYTES * (busy * 1024 * model.hidden) as f64);
+            let mut counted = (0, 0.0);
+            for call in &calls {
+                match &call.work {
+                    CallWork::Kernel(Kernel::Experts(experts)) => counted.0 = experts.tokens,
+                    CallWork::Collective(Collective::AllGather { bytes, ranks: 8 }) => counted.1 = *bytes,
+                    _ => {}
+                }
+            }
+            assert_eq!(counted, expected, "{groups}");
+        }
+        assert_eq!(plan(8), plan_pass(&model, pass, BF16, parallelism).expect("a plan"));
     }
 
     #[test]

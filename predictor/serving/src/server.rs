@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::memory::{GpuMemory, Residents, replica_memory};
 use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
 use crate::pass_time::PassTime;
-use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_pass};
+use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_partial_pass};
 use crate::times::{KernelTimes, Roofline};
 use models::Choice;
 use serde::Serialize;
@@ -53,6 +53,11 @@ impl ReplicaPool {
 
     fn group_count(&self) -> f64 {
         (self.parallelism.data * self.replicas) as f64
+    }
+
+    /// Returns the number of attention groups of a replica that have requests.
+    fn busy_groups(&self, load: &ServerLoad) -> u64 {
+        load.concurrency.div_ceil(self.replicas).clamp(1, self.parallelism.data)
     }
 }
 
@@ -143,6 +148,8 @@ pub enum WarningCause {
     /// The model supports fewer tokens.
     MaxTokens,
     UncountedParts,
+    /// Fewer requests than attention groups.
+    IdleGroups,
 }
 
 #[derive(Clone, Debug)]
@@ -156,11 +163,11 @@ pub struct ServerWork {
 impl Deployment {
     pub fn server_work(&self, load: &ServerLoad, times: &dyn KernelTimes) -> Result<ServerWork> {
         let prompt = ForwardPass::Prefill { sequences: 1, tokens: load.input_tokens };
-        let prefill = self.time_pass(prompt, self.prefill.parallelism, times)?;
+        let prefill = self.time_pass(prompt, &self.prefill, load, times)?;
         let sequences = (load.concurrency as f64 / self.decode.group_count()).round().max(1.0) as u64;
         let context = load.input_tokens + load.output_tokens / 2;
         let step = ForwardPass::Decode { sequences, context: context.max(1) };
-        let decode = self.time_pass(step, self.decode.parallelism, times)?;
+        let decode = self.time_pass(step, &self.decode, load, times)?;
         // In the steady state, a new prompt replaces each completed request, and its prefill stalls the other requests.
         let stopped = match self.mode {
             ServingMode::Aggregated => prefill.seconds * other_prompts(&self.decode, load) / load.output_tokens as f64,
@@ -171,8 +178,16 @@ impl Deployment {
         Ok(ServerWork { prefill, decode, seconds })
     }
 
-    fn time_pass(&self, pass: ForwardPass, parallelism: Parallelism, times: &dyn KernelTimes) -> Result<PassTime> {
-        PassTime::from_calls(plan_pass(&self.model, pass, self.formats, parallelism)?, self.device, times)
+    fn time_pass(
+        &self,
+        pass: ForwardPass,
+        pool: &ReplicaPool,
+        load: &ServerLoad,
+        times: &dyn KernelTimes,
+    ) -> Result<PassTime> {
+        let busy = pool.busy_groups(load);
+        let calls = plan_partial_pass(&self.model, pass, self.formats, pool.parallelism, busy)?;
+        PassTime::from_calls(calls, self.device, times)
     }
 
     pub fn server_features(&self, load: &ServerLoad, work: &ServerWork) -> ServerFeatures {
@@ -269,6 +284,21 @@ impl Deployment {
             let parts = self.model.uncounted_parts.join(", ");
             let text = format!("only the text model is counted, not its other inputs: {parts}");
             warn(WarningCause::UncountedParts, text);
+        }
+        let pools = match self.mode {
+            ServingMode::Aggregated => &[self.decode][..],
+            ServingMode::Disaggregated => &[self.prefill, self.decode],
+        };
+        let groups = pools.iter().map(|pool| (pool.busy_groups(load), pool.parallelism.data));
+        if let Some((busy, groups)) = groups.filter(|(busy, groups)| busy < groups).max_by_key(|(_, groups)| *groups) {
+            let requests = match load.concurrency {
+                1 => "1 request".to_owned(),
+                count => format!("{count} requests"),
+            };
+            let text = format!(
+                "a load of {requests} at once gives work to only {busy} of the {groups} groups of data parallelism"
+            );
+            warn(WarningCause::IdleGroups, text);
         }
         warnings
     }
@@ -390,6 +420,46 @@ mod tests {
         let features = server.server_features(&load, &work);
         assert!(features.sizes.iter().all(|size| size.is_finite()));
         assert_eq!(features.names[..3], ["dense", "llama-3.1-70b", "h100_sxm"]);
+    }
+
+    #[test]
+    fn groups_without_requests_have_no_tokens() {
+        let server = |groups: u64| {
+            let parallelism = Parallelism { tensor: 1, expert: groups, data: groups };
+            let pool = ReplicaPool { parallelism, replicas: 1 };
+            let model = Architecture::load_architecture("deepseek-v3").expect("a shipped model");
+            Deployment { model, prefill: pool, decode: pool, ..llama_70b(1) }
+        };
+        let load = |concurrency| ServerLoad { concurrency, input_tokens: 1024, output_tokens: 1024 };
+        let tokens = |pass: &PassTime| {
+            let experts = pass.calls.iter().find_map(|call| match &call.call.work {
+                CallWork::Kernel(Kernel::Experts(experts)) => Some(experts.tokens),
+                _ => None,
+            });
+            experts.expect("experts")
+        };
+        for (groups, requests, prompts, sequences) in
+            [(8, 1, 1, 1), (8, 5, 5, 5), (8, 8, 8, 8), (8, 64, 8, 64), (64, 1, 1, 1), (1, 4, 1, 4)]
+        {
+            let work = server(groups).server_work(&load(requests), &Roofline).expect("times");
+            assert_eq!((tokens(&work.prefill), tokens(&work.decode)), (1024 * prompts, sequences), "{groups}");
+            let warnings = server(groups).model_warnings(&load(requests));
+            let idle = warnings.iter().find(|warning| warning.cause == WarningCause::IdleGroups);
+            assert_eq!(idle.is_some(), requests < groups, "{groups} {requests}: {warnings:?}");
+        }
+        // More GPUs do not slow down a single request as much as a prompt on each GPU would.
+        let first = |groups| server(groups).server_work(&load(1), &Roofline).expect("times").seconds[0];
+        assert!(first(256) < 2.0 * first(8), "{} {}", first(256), first(8));
+        let text = server(8).model_warnings(&load(3)).pop().map(|warning| warning.text).unwrap_or_default();
+        assert!(text.contains("work to only 3 of the 8 groups of data parallelism"), "{text}");
+    }
+
+    #[test]
+    fn requests_are_shared_by_replicas() {
+        let parallelism = Parallelism { tensor: 1, expert: 4, data: 4 };
+        let pool = ReplicaPool { parallelism, replicas: 2 };
+        let busy = |concurrency| pool.busy_groups(&ServerLoad { concurrency, input_tokens: 1, output_tokens: 1 });
+        assert_eq!([1, 2, 3, 7, 8, 99].map(busy), [1, 1, 2, 4, 4, 4]);
     }
 
     #[test]

@@ -129,7 +129,7 @@ fn experts_are_in_the_layers_that_the_configuration_names() {
         (json!({ "decoder_sparse_step": 2 }), 6),
         (json!({ "decoder_sparse_step": 5 }), 2),
         // Layers 1, 3, 5, 7, 9 and 11, without 1 and 3.
-        (json!({ "decoder_sparse_step": 2, "mlp_only_layers": [0, 1, 3, 3, 99] }), 4),
+        (json!({ "decoder_sparse_step": 2, "mlp_only_layers": [0, 1, 3, 3] }), 4),
         (json!({ "mlp_only_layers": null, "moe_layer_freq": null }), 12),
         (json!({ "first_k_dense_replace": 3 }), 9),
         (json!({ "first_k_dense_replace": 3, "moe_layer_freq": 1 }), 9),
@@ -151,6 +151,7 @@ fn experts_are_in_the_layers_that_the_configuration_names() {
         (json!({ "decoder_sparse_step": 13 }), "none of the 12 layers has experts"),
         (json!({ "first_k_dense_replace": 12 }), "none of the 12 layers has experts"),
         (json!({ "moe_layer_freq": [1, 1] }), "`moe_layer_freq` has 2 entries for 12 layers"),
+        (json!({ "mlp_only_layers": [3, 12] }), "`mlp_only_layers` has layer 12, but the last of the 12 layers is 11"),
         (json!({ "expert_layer_period": 2, "expert_layer_offset": 2 }), "`expert_layer_offset` is 2, but must be less"),
     ] {
         let error = refusal(&small_experts(fields));
