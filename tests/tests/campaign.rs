@@ -435,8 +435,11 @@ fn an_interrupted_campaign_keeps_its_records() {
         let running = start_and_wait(collect(&bench, &format!("{MANY} --store store")), &bench.path("store"), 1);
         let workers = processes::children(running.pid());
         assert!(!workers.is_empty(), "builders and runner");
-        // Some schedulers send a termination signal to every process of a job.
-        [workers.as_slice(), &[running.pid()]].concat().into_iter().for_each(|pid| processes::send(pid, signal));
+        // Some schedulers send a termination signal to every process of a job, and to the first one again.
+        [workers.as_slice(), &[running.pid(), running.pid()]]
+            .concat()
+            .into_iter()
+            .for_each(|pid| processes::send(pid, signal));
         let ran = running.finish().expect(code);
         let report = ran.json();
         let records = stores::records(&bench.path("store"));
@@ -447,6 +450,24 @@ fn an_interrupted_campaign_keeps_its_records() {
         assert_eq!(stores::files(&bench.path("store/journal")).len(), 0, "everything is sealed");
         assert!(processes::have_ended(&workers), "no worker is left");
         check_sound(&bench, "store");
+    }
+}
+
+#[test]
+fn an_interrupted_campaign_counts_the_visits_that_are_left() {
+    let bench = Bench::new();
+    let command = || collect(&bench, &format!("{MANY} --visits 3 --store store"));
+    let mut rows = 0;
+    for number in 1..=2 {
+        let running = start_and_wait(command(), &bench.path("store"), 1);
+        processes::send(running.pid(), Signal::SIGTERM);
+        let ran = running.finish().expect(143);
+        let before = rows;
+        rows = stores::chosen(&bench.path("store"), datasets::Choose::All).len() as u64;
+        let planned = count(&ran, "visits");
+        assert_eq!(planned, 3 * count(&ran, "attempts"), "{ran}");
+        assert_eq!(ran.json()["outcomes"]["left"].as_u64(), Some(planned - rows), "start {number}\n{ran}");
+        assert!(rows > before, "start {number}\n{ran}");
     }
 }
 

@@ -87,7 +87,11 @@ impl Collection<'_> {
         };
         let outcomes = made.outcomes;
         Ok(Collected {
-            attempts: made.known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left,
+            attempts: made.planned.map_or_else(
+                || made.known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left,
+                |planned| planned.attempts,
+            ),
+            visits: made.planned.map(|planned| planned.visits),
             known_before: made.known_before,
             outcomes,
             signal,
@@ -170,9 +174,12 @@ impl Collection<'_> {
         let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
+        let mut planned = None;
         let known_before = match &mut work {
             CollectionWork::Sweep(todo) => {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
+                let visits = todo.iter().map(|attempt| attempt.method.visit_count() as usize).sum();
+                planned = Some(PlannedWork { attempts: todo.len(), visits });
                 self.note_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
                     let visits = attempt.method.visit_count();
@@ -226,7 +233,7 @@ impl Collection<'_> {
                     .with_hint("measured results are in the store; run the same command to continue"),
             });
         }
-        Ok(CollectionResult { wanted, known_before, outcomes, load, searched })
+        Ok(CollectionResult { wanted, planned, known_before, outcomes, load, searched })
     }
 
     /// Returns one record per experiment, with the median over its visits (repetitions) and without long columns.
@@ -324,8 +331,17 @@ fn busy_note() -> Option<String> {
     Some(format!("this machine is busy: {what}; times will be less precise"))
 }
 
+/// What a sweep measures, with what the store has already.
+#[derive(Clone, Copy)]
+struct PlannedWork {
+    attempts: usize,
+    visits: usize,
+}
+
 struct CollectionResult {
     wanted: HashSet<Key>,
+    /// None for a search, which proposes attempts until it ends.
+    planned: Option<PlannedWork>,
     known_before: usize,
     outcomes: Outcomes,
     load: Option<Load>,
@@ -344,6 +360,8 @@ pub struct Collected {
     pub source: datasets::Source,
     /// Number of planned attempts.
     pub attempts: usize,
+    /// Number of visits of all planned attempts; None for a search.
+    pub visits: Option<usize>,
     /// Number of planned attempts whose records were already in the store.
     pub known_before: usize,
     /// Outcomes of the planned attempts whose records the store lacked.

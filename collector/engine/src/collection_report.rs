@@ -25,6 +25,8 @@ pub struct CollectionReport<'a> {
     target: &'a str,
     config_hash: String,
     attempts: usize,
+    /// Number of visits of all planned attempts; None for a search.
+    visits: Option<usize>,
     known_before: usize,
     outcomes: &'a Outcomes,
     losses: Vec<Loss>,
@@ -61,6 +63,7 @@ impl<'a> CollectionReport<'a> {
             target: &session.target.text,
             config_hash: session.config.hash(),
             attempts: done.attempts,
+            visits: done.visits,
             known_before: done.known_before,
             outcomes: &done.outcomes,
             losses: group_losses(&done.records),
@@ -101,7 +104,11 @@ fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
         text.push_str(&format!(", {} made by other processes", done.outcomes.elsewhere));
     }
     if done.outcomes.left > 0 {
-        text.push_str(&format!(", {} left", done.outcomes.left));
+        let left = done.outcomes.left;
+        text.push_str(&match done.visits.filter(|visits| *visits > done.attempts) {
+            Some(visits) => format!(", {left} of {visits} visits left"),
+            None => format!(", {left} left"),
+        });
     }
     if done.outcomes.held > 0 {
         text.push_str(&format!(", of which other processes are working on {}", done.outcomes.held));

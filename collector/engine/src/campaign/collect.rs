@@ -36,7 +36,7 @@ pub struct Outcomes {
     pub passed_over: usize,
     /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Number of attempts not made because of the budget, a signal, or delays of other processes.
+    /// Number of visits, or trials of a search, not made because of the budget, a signal, or delays of other processes.
     pub left: usize,
     /// Number of attempts, included in `left`, that other processes have claimed.
     pub held: usize,
@@ -164,7 +164,9 @@ pub fn collect_attempts<E: From<RowError>>(
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
-    outcomes.left = pass.source.attempts_left() + pass.open;
+    let in_flight = pass.submitted.values().flat_map(SubmittedJob::attempts);
+    let open: usize = in_flight.map(|one| pass.source.visits_of(&one.attempt)).sum();
+    outcomes.left = pass.source.attempts_left() + open;
     outcomes.held = pass.source.postponed_count();
     Ok(outcomes)
 }
@@ -196,6 +198,15 @@ enum SubmittedJob {
     Build(Vec<ClaimedAttempt>),
     /// A run, with the columns of its record that are known before the run.
     Run(Box<ClaimedAttempt>, Box<Record>),
+}
+
+impl SubmittedJob {
+    fn attempts(&self) -> &[ClaimedAttempt] {
+        match self {
+            SubmittedJob::Build(attempts) => attempts,
+            SubmittedJob::Run(attempt, _) => std::slice::from_ref(attempt),
+        }
+    }
 }
 
 struct ClaimedAttempt {

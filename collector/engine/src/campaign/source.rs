@@ -34,6 +34,11 @@ pub trait Source {
     /// Returns the number of attempts that the source still expects to propose.
     fn attempts_left(&self) -> usize;
 
+    /// Returns how many of these attempts are left because of one in flight.
+    fn visits_of(&self, _attempt: &Attempt) -> usize {
+        1
+    }
+
     /// Returns the number of remaining attempts that were postponed because other processes claimed them.
     fn postponed_count(&self) -> usize {
         0
@@ -136,6 +141,10 @@ impl Source for Sweep {
         self.open -= 1;
         self.held.push_back(attempt.clone());
         true
+    }
+
+    fn visits_of(&self, attempt: &Attempt) -> usize {
+        attempt.visits_left()
     }
 
     fn attempts_left(&self) -> usize {
