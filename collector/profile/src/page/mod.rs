@@ -10,7 +10,7 @@ use crate::sort::SortBy;
 use crate::summary::threads::{Thread, thread_statistics};
 use crate::summary::{self, GroupBy, Row, Totals, visits};
 use measure::counters::names::CPU_TIME;
-use report::{format_count, format_duration, format_percent, page, to_sentence};
+use report::{format_count, format_duration, format_percent, format_range, page, to_sentence};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -71,7 +71,9 @@ const LEAST_SHARE: f64 = 5e-4;
 /// Returns the duration of a run and the operators with the largest shares.
 fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return "The profile has no operator.".to_owned() };
-    let ends = |(low, high)| format!("95 % between {} and {}", format_duration(low), format_duration(high));
+    let ends = |(low, high)| {
+        format!("95 % within this process between {} and {}", format_duration(low), format_duration(high))
+    };
     let between = |interval| format!(", {}", ends(interval));
     let mut shares = 0.0;
     let is_in_half = |row: &&Row| {
@@ -84,9 +86,10 @@ fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
     let call = match first.has_mixed_shapes {
         true => format!("{} of several shapes", format_count(first.calls as usize, "call")),
         false => format!(
-            "median {} a call{}",
+            "median {} a call{}{}",
             format_duration(first.median_ns),
-            first.median_interval_ns.map(between).unwrap_or_default()
+            first.median_interval_ns.map(between).unwrap_or_default(),
+            times_of_processes(first)
         ),
     };
     let most = format!(
@@ -111,6 +114,22 @@ fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
              medians and of the mean gaps between them{}.\n{most}",
             format_duration(typical.time_ns),
             typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
+        ),
+    }
+}
+
+/// Returns the range of a call's time over processes, which the interval within one process does not cover.
+fn times_of_processes(row: &Row) -> String {
+    let of_call = |time_ns: &f64| time_ns / row.calls_per_step;
+    let times: Vec<f64> = row.visits_ns.iter().map(of_call).collect();
+    match times.len() {
+        0 | 1 => String::new(),
+        count => format!(
+            ", in {count} processes {}",
+            format_range(
+                times.iter().copied().fold(f64::INFINITY, f64::min),
+                times.iter().copied().fold(0.0, f64::max)
+            )
         ),
     }
 }
@@ -348,14 +367,18 @@ mod tests {
     fn each_run_time_has_a_name() {
         let quiet = page_data(&profile(|_| false), GroupBy::Name);
         let answer = quiet["answer"].as_str().expect("a text");
-        let first = "A run with the profiler takes 90.0 ns (median of 9 runs, 95 % between 90.0 ns and 90.0 ns; \
-                     fastest run 90.0 ns).\n";
+        let first = "A run with the profiler takes 90.0 ns (median of 9 runs, 95 % within this process between \
+                     90.0 ns and 90.0 ns; fastest run 90.0 ns).\n";
         assert!(answer.starts_with(first), "{answer}");
+        assert!(!answer.contains("processes"), "{answer}");
+        let visited = Profile { visits: vec![vec![12; 9], vec![8; 9]], ..profile(|_| false) };
+        let answer = page_data(&visited, GroupBy::Name)["answer"].to_string();
+        assert!(answer.contains("10.0 ns, in 3 processes 8.00 ns … 12.0 ns)"), "{answer}");
         let busy = page_data(&profile(|step| step != 4), GroupBy::Name);
         let answer = busy["answer"].as_str().expect("a text");
-        let first = "Most runs were disturbed, each at other operators: the median of 9 runs is 980 ns, 95 % between \
+        let first = "Most runs were disturbed, each at other operators: the median of 9 runs is 980 ns, 95 % within this process between \
                      980 ns and 980 ns, and the fastest run took 90.0 ns. An undisturbed run with the profiler takes \
-                     90.0 ns: the sum of its operators' medians and of the mean gaps between them (95 % between 90.0 \
+                     90.0 ns: the sum of its operators' medians and of the mean gaps between them (95 % within this process between 90.0 \
                      ns and 90.0 ns).\n";
         assert!(answer.starts_with(first), "{answer}");
         let mean = ["mean run with the profiler", "881 ns, disturbances included; 0 ns of it outside operators"];

@@ -90,7 +90,7 @@ pub struct Row {
     pub self_total_ns: u64,
     pub min_ns: f64,
     pub median_ns: f64,
-    /// 95 % confidence interval of the median; `None` for too few calls.
+    /// 95 % confidence interval of the median within the recorded process; `None` for too few calls.
     pub median_interval_ns: Option<(f64, f64)>,
     pub mean_ns: f64,
     pub p95_ns: f64,
@@ -101,7 +101,7 @@ pub struct Row {
     /// Share of the typical time of all operators, which is robust to single disturbed calls.
     pub share: f64,
     pub total_share: f64,
-    /// Typical time in each visit (process), the recorded one first; empty for profiles of a single visit.
+    /// Typical time of all calls of a run in each visit (process), the recorded one first; empty for profiles of a single visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visits_ns: Vec<f64>,
     pub flops: Option<f64>,
