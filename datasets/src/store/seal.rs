@@ -89,6 +89,8 @@ impl Store {
                 }
             }
         }
+        // Progress is no data, so an error is ignored.
+        let _ = self.remove_ended_statuses();
         Ok(report)
     }
 

@@ -4,6 +4,7 @@
 //! store/status/<start>-<pid>-<boot>.json    one per process, rewritten about every second, removed at its end
 //! ```
 //!
+//! The file of a killed process stays until journals are sealed, as the next campaign does when it begins.
 //! The file's lock shows whether its process lives. For a process on another machine, the age of the file decides.
 
 use super::Store;
@@ -88,6 +89,20 @@ impl Store {
 
     /// Returns the status of all running and all killed processes, the longest-running first.
     pub fn read_statuses(&self) -> Result<Vec<ProcessView>> {
+        Ok(self.list_statuses()?.into_iter().map(|(_, seen)| seen).collect())
+    }
+
+    /// Removes the status files of processes that have ended.
+    pub(super) fn remove_ended_statuses(&self) -> Result<()> {
+        for (path, seen) in self.list_statuses()? {
+            if !seen.is_running {
+                remove_if_exists(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_statuses(&self) -> Result<Vec<(PathBuf, ProcessView)>> {
         let folder = self.root().join("status");
         let here = Identity::current().boot;
         let mut seen = Vec::new();
@@ -107,9 +122,9 @@ impl Store {
                     Lease::from_journal(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held
                 }
             };
-            seen.push(ProcessView { status: written.status, is_running });
+            seen.push((path, ProcessView { status: written.status, is_running }));
         }
-        seen.sort_by_key(|seen| seen.status.began_us);
+        seen.sort_by_key(|(_, seen)| seen.status.began_us);
         Ok(seen)
     }
 }
@@ -135,6 +150,7 @@ impl Drop for StatusFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SealOptions;
     use super::*;
 
     #[test]
@@ -157,5 +173,11 @@ mod tests {
         let seen = store.read_statuses().unwrap();
         assert_eq!((seen.len(), seen[0].is_running, seen[0].status.pid), (1, false, 4));
         assert!(store.verify().unwrap().problems.is_empty());
+        // Sealing removes it, but not that of a running process.
+        let telling = store.create_status_file().unwrap();
+        telling.write_status(&long).unwrap();
+        store.seal_journals(SealOptions::default()).unwrap();
+        let seen = store.read_statuses().unwrap();
+        assert_eq!((seen.len(), seen[0].is_running), (1, true));
     }
 }
