@@ -32,20 +32,20 @@ pub fn answer_table(
     let question = |row: usize| {
         let cells: Vec<_> =
             table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect();
-        queries::parse_row(&cells, usual, mapping).map_err(|error| (operator_text(&cells, mapping), error))
+        (operator_text(&cells, mapping), queries::parse_row(&cells, usual, mapping))
     };
-    let parsed: Vec<_> = (0..table.rows).map(question).collect();
-    if parsed.iter().all(|parsed| parsed.is_err())
-        && let Some(Err((_, error))) = parsed.first()
+    let parsed: Vec<(String, Result<(Operator, Setting)>)> = (0..table.rows).map(question).collect();
+    if parsed.iter().all(|(_, parsed)| parsed.is_err())
+        && let Some((_, Err(error))) = parsed.first()
     {
         return Err(Error::table_error(path, format!("row 1: {error}")));
     }
-    let questions: Vec<_> = parsed.iter().flatten().cloned().collect();
+    let questions: Vec<_> = parsed.iter().filter_map(|(_, parsed)| parsed.as_ref().ok().cloned()).collect();
     let mut predictions = queries::predict_each(predictor, &questions).into_iter();
-    let answer = |parsed: std::result::Result<(Operator, Setting), (String, Error)>| {
+    let answer = |(text, parsed): (String, Result<(Operator, Setting)>)| {
         let (operator, prediction) = match parsed {
             Ok((operator, _)) => (operator.text, predictions.next().expect("one prediction per query")),
-            Err((operator, error)) => (operator, Err(error)),
+            Err(error) => (text, Err(error)),
         };
         let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
         RowAnswer { operator, answer: prediction.ok(), reasons }
