@@ -17,6 +17,8 @@ pub struct Architecture {
     pub vocabulary: u64,
     pub has_tied_embeddings: bool,
     pub quantises_experts_only: bool,
+    /// Quantisation of the published weights (`quant_method`), if stated.
+    pub quantisation: Option<String>,
     pub attention: Attention,
     pub intermediate: u64,
     pub dense_layers: u64,

@@ -135,6 +135,7 @@ struct PeriodicLayers {
 
 #[derive(Deserialize)]
 struct Quantization {
+    quant_method: Option<String>,
     #[serde(default)]
     modules_to_not_convert: Vec<String>,
 }
@@ -205,6 +206,7 @@ impl ModelConfig {
             vocabulary: require_bounded(self.vocab_size, "vocab_size", MAX_WIDTH)?,
             has_tied_embeddings: self.has_tied_embeddings(),
             quantises_experts_only: experts.is_some() && kept.iter().any(|module| module.ends_with("self_attn")),
+            quantisation: self.quantization_config.as_ref().and_then(|of| of.quant_method.clone()),
             attention: self.parse_attention(layers)?,
             intermediate: match dense_layers {
                 0 => 0,

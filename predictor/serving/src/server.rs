@@ -9,6 +9,7 @@ use crate::memory::{GpuMemory, Residents, replica_memory};
 use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
 use crate::pass_time::PassTime;
 use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_partial_pass};
+use crate::scheme::Scheme;
 use crate::times::{KernelTimes, Roofline};
 use models::Choice;
 use serde::Serialize;
@@ -148,6 +149,8 @@ pub enum WarningCause {
     /// The model supports fewer tokens.
     MaxTokens,
     UncountedParts,
+    /// The published weights are quantised, the predicted ones are not.
+    Quantisation,
     /// Fewer requests than attention groups.
     IdleGroups,
 }
@@ -279,6 +282,13 @@ impl Deployment {
                  (`max_position_embeddings`)"
             );
             warn(WarningCause::MaxTokens, text);
+        }
+        if let Some(method) = self.model.quantisation.as_ref().filter(|_| self.formats.weights == Scheme::Bf16) {
+            let text = format!(
+                "the configuration states `{method}` weights, but this answer is for `bf16`; `--dtype` states another \
+                 format"
+            );
+            warn(WarningCause::Quantisation, text);
         }
         if !self.model.uncounted_parts.is_empty() {
             let parts = self.model.uncounted_parts.join(", ");

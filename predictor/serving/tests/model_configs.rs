@@ -290,4 +290,9 @@ fn warnings_name_what_an_answer_leaves_out() {
     let mixed = json!({ "vision_config": { "depth": 27 }, "audio_config": {}, "text_config": limited });
     assert_eq!(warnings(&mixed, 1, 1), ["only the text model is counted, not its other inputs: vision, audio"]);
     assert_eq!(warnings(&mixed, 4096, 1).len(), 2);
+    let quantised = small(json!({ "quantization_config": { "quant_method": "mxfp4" } }));
+    let format =
+        "the configuration states `mxfp4` weights, but this answer is for `bf16`; `--dtype` states another format";
+    assert_eq!(warnings(&quantised, 1, 1), [format]);
+    assert_eq!(warnings(&small(json!({ "quantization_config": null })), 1, 1), Vec::<String>::new());
 }
