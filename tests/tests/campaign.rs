@@ -335,6 +335,18 @@ fn experiments_without_a_requested_counter_are_measured_again() {
 }
 
 #[test]
+fn repeated_elements_of_lists_are_measured_once() {
+    let bench = Bench::new();
+    let repeated = "--modelsource simple --modelname relu:shape=1x64 --modelname relu:shape=1x64 --schedules 2 \
+                    --config quick.toml --threads 1,1 --cache warm,warm --sampler template,template --store store";
+    let first = run(bench.opcollect(repeated)).expect(0);
+    assert!(first.stdout.contains("\n2 attempts: 2 ok"), "{first}");
+    assert_eq!(first.stdout.matches("total of 1 operators").count(), 1, "{first}");
+    let again = run(collect(&bench, repeated)).expect(0);
+    assert_eq!((count(&again, "attempts"), count(&again, "known_before")), (2, 2));
+}
+
+#[test]
 fn shards_are_a_partition() {
     let bench = Bench::new();
     let shard =

@@ -172,7 +172,8 @@ impl Collection<'_> {
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
             CollectionWork::Sweep(todo) => {
-                wanted.extend(todo.iter().map(|attempt| attempt.key));
+                // Each experiment is measured once, so that the counts of attempts and known experiments agree.
+                todo.retain(|attempt| wanted.insert(attempt.key));
                 self.note_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
                     let visits = attempt.method.visit_count();

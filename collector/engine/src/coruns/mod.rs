@@ -50,7 +50,7 @@ impl CoRunCampaign {
         repeat: Repeat,
         observer: Rc<dyn Observer>,
     ) -> Result<CoRunCampaign> {
-        let corun = corun.ok_or_else(|| {
+        let corun = corun.map(CoRun::without_duplicates).ok_or_else(|| {
             Failure::usage("the configuration has no table `[corun]`")
                 .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
         })?;
