@@ -347,6 +347,21 @@ fn repeated_elements_of_lists_are_measured_once() {
 }
 
 #[test]
+fn counters_that_cannot_be_read_are_reported() {
+    let bench = Bench::new();
+    let wanted = format!("{FEW} --store store --counters minor_faults,papi:NO_SUCH_EVENT");
+    let first = run(bench.opcollect(&wanted)).expect(0);
+    assert!(first.stdout.contains("not counted: papi:NO_SUCH_EVENT in 10 experiments: "), "{first}");
+    assert!(!first.stdout.contains("not counted: minor_faults"), "{first}");
+    let report = run(collect(&bench, &wanted)).expect(0).json();
+    let missing = &report["not_counted"][0];
+    assert_eq!((missing["name"].as_str(), missing["experiments"].as_u64()), (Some("papi:NO_SUCH_EVENT"), Some(10)));
+    // Counters that are requested by default are not reported.
+    let default = run(collect(&bench, &format!("{FEW} --store other"))).expect(0).json();
+    assert!(default.get("not_counted").is_none(), "{default}");
+}
+
+#[test]
 fn shards_are_a_partition() {
     let bench = Bench::new();
     let shard =

@@ -14,11 +14,12 @@ use crate::in_network::{self, NetworkTimes};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
 use crate::pass::{self, AttemptSelection};
-use crate::repeat::Repeat;
+use crate::repeat::{Repeat, WantedCounters};
 use crate::report::learning::{Effort, Learning, SearchResults, sum_courses, summarise_searches};
 use crate::report::operators::{Summary, summarise_model};
 use crate::runs::PrecedingCampaign;
 use crate::stores::store_failure;
+use crate::uncounted::{CounterReadings, UncountedCounter};
 use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
@@ -75,7 +76,9 @@ impl Collection<'_> {
         self.store.keep_config(&config.json_without_budget()).map_err(store_failure)?;
         let made = self.run_work(work, &bases, bench)?;
         let records = self.read_records(&made.wanted)?;
-        let (tried, reached) = self.read_attempts(&made.wanted, &bases)?;
+        let counters = WantedCounters::from_config(config).map(|wanted| wanted.names).unwrap_or_default();
+        let mut readings = CounterReadings::new(&counters);
+        let (tried, reached) = self.read_attempts(&made.wanted, &bases, &mut readings)?;
         let signal = self.signal.load(Ordering::Relaxed);
         // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not
         // measured.
@@ -94,6 +97,7 @@ impl Collection<'_> {
             load: made.load,
             records,
             searched: made.searched,
+            uncounted: readings.find_uncounted(),
             summaries: summarise_models(&self.campaign, &tried, &peaks, is_simulated),
             peaks,
             host: base.host,
@@ -255,14 +259,23 @@ impl Collection<'_> {
     }
 
     /// Returns the records of these experiments, and the highest rates reached by this host with current versions.
-    fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
+    /// Adds the records to `readings`.
+    fn read_attempts(
+        &self,
+        wanted: &HashSet<Key>,
+        bases: &Bases,
+        readings: &mut CounterReadings<'_>,
+    ) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
             let record = record.map_err(store_failure)?;
             if record.host == bases.compiled.host && now.match_record(&record) {
                 reached.add_record(&record);
             }
-            tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::without_long_columns));
+            if wanted.contains(&record.key) {
+                readings.add_record(&record);
+                tried.push(record.without_long_columns());
+            }
         }
         Ok((tried, reached))
     }
@@ -355,6 +368,8 @@ pub struct Collected {
     pub load: Option<Load>,
     /// One record per planned experiment, with the median over all visits (repetitions).
     pub records: Vec<Record>,
+    /// Counters that were requested by name and that some experiments lack.
+    pub uncounted: Vec<UncountedCounter>,
     /// Results of the searches, if there were any.
     pub searched: Option<SearchResults>,
     /// Peak rates of the host.
