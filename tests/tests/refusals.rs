@@ -484,9 +484,13 @@ fn invalid_files() {
         import("absent.csv"),
         2,
         expect![[r#"
-        error: cannot read `absent.csv`: it is not a file
+        error: cannot read `absent.csv`: No such file or directory (os error 2)
+        hint: check the path; relative paths start in the working folder
     "#]],
     );
+    std::fs::create_dir(bench.path("folder.csv")).expect("a folder can be made");
+    let folder = run(import("folder.csv")).expect(2);
+    assert!(folder.stderr.contains("cannot read `folder.csv`: it is not a file"), "{folder}");
     for name in ["rows.csv", "rows.jsonl", "rows.parquet"] {
         let ran = run(import(name)).expect(2);
         assert!(ran.stderr.starts_with("error: cannot read") && ran.stderr.contains(name), "{ran}");

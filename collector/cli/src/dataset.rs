@@ -11,11 +11,11 @@ use capture::trace::QueryBounds;
 use clap::Subcommand;
 use datasets::sql::Dialect;
 use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
-use datasets::{Choose, Format, SealOptions, Store};
+use datasets::{Choose, Format, SealOptions};
 use engine::failure::Failure;
-use engine::stores::{DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
+use engine::stores::{self, DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
 use engine::{query, sharing as shared};
-use report::{Table, number_column, text_column};
+use report::{Table, format_count, number_column, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -277,11 +277,16 @@ fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, a
 
 fn import_records(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
     let format = format_of(format, file)?;
-    if !file.is_file() {
-        return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
-    }
-    let done = Store::import(path, file, format).map_err(store_failure)?;
-    let prose = || format!("added {} records to `{}`, in {} parts", done.rows, path.display(), done.parts.len());
+    let done = stores::import_file(path, file, format)?;
+    let prose = || match done.rows - done.new_rows {
+        0 => format!("added {} to `{}`", format_count(done.rows, "record"), path.display()),
+        known => format!(
+            "added {} to `{}`; {known} of {} in the file were already present",
+            format_count(done.new_rows, "record"),
+            path.display(),
+            format_count(done.rows, "record")
+        ),
+    };
     print_report(&done, as_json, prose)?;
     Ok(DONE)
 }
