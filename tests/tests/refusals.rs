@@ -707,14 +707,17 @@ fn a_worker_that_is_missing_or_hangs() {
     let bench = Bench::new();
     let program = install_with_worker(&bench, "");
     std::fs::remove_file(bench.path("bin/opcollect-worker")).expect("the worker was there");
-    check_environment(
+    check_command(
         &bench,
         bench.command(&program, RELU),
+        3,
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: No such file or directory (os error 2)
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
+        hint: the worker program must lie in the same folder as `opcollect`: the wheel contains both, and `scripts/opcollect` builds both
     "#]],
     );
+    let doctor = run(bench.command(&program, "doctor --json")).expect(3).json();
+    assert_eq!((&doctor[0]["topic"], &doctor[0]["status"]), (&"worker program".into(), &"missing".into()), "{doctor}");
     let bench = Bench::new();
     let program = install_with_worker(&bench, "exec sleep 1000");
     bench.write("quick.toml", &format!("{}start_seconds = 0.5\n", tests::QUICK));

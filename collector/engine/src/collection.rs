@@ -226,7 +226,7 @@ impl Collection<'_> {
         let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.load_since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
-                None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
+                None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::worker_hint()),
                 Some(_) => Failure::environment(format!("no board is available: {why}"))
                     .with_hint("measured results are in the store; run the same command to continue"),
             });
@@ -291,7 +291,7 @@ impl Collection<'_> {
         let Campaign { tasks, target, .. } = self.campaign;
         let mut outcomes = at.run_pass(AttemptSelection::Unknown, ledger, tuning, &self.campaign, bench)?;
         if let Some(error) = tuning.take_failure() {
-            return Err(Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT));
+            return Err(Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()));
         }
         let mut finals = Finals::new(tuning, &pass::read_records(self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
@@ -321,7 +321,7 @@ enum CollectionWork {
 
 fn tuning_failure(error: TuningError) -> Failure {
     match error {
-        TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT),
+        TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()),
         TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => {
             Failure::usage(format_chain(&error))
         }

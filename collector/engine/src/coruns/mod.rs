@@ -95,7 +95,7 @@ impl CoRunCampaign {
         let (outcomes, known_before) = self.run_missing(store, signal)?;
         if let Some(why) = &outcomes.broken {
             let failure = Failure::environment(format!("cannot start a worker: {why}"));
-            return Err(failure.with_hint(machine::SETUP_HINT));
+            return Err(failure.with_hint(machine::worker_hint()));
         }
         let records = self.read_records(store)?;
         Ok(CoRunReport {
