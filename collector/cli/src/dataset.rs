@@ -127,8 +127,8 @@ pub enum DatasetCommand {
     },
     /// Show the fastest known schedules of operators, tasks or models
     ///
-    /// For this machine, only times of the installed versions count; for another host, times of its newest versions. If
-    /// a host is unknown, times of the most similar host are shown.
+    /// For this machine, only times of the installed versions count; for another host, times of its newest versions.
+    /// Tasks that this machine has not measured are shown with times of the most similar host.
     Best(BestQuestion),
     /// Query all records with SQL, using the built-in SQLite
     ///
