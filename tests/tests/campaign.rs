@@ -651,6 +651,8 @@ fn a_damaged_part_is_reported() {
     run(bench.opcollect("dataset merge --store other store")).expect(1);
     let again = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     assert_eq!(made(&again), 10, "what is lost is measured again: {again}");
+    let compacted = run(bench.opcollect("dataset compact --store store")).expect(1);
+    assert!(compacted.stdout.contains("with 10 rows; 1 damaged part left unchanged"), "{compacted}");
     let aside = run(bench.opcollect("dataset verify --store store --quarantine")).expect(1);
     assert!(aside.stdout.contains("rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
     assert!(!path.exists());

@@ -315,7 +315,10 @@ fn a_folder_stores_parts_once_and_returns_them() {
     let (part, content) = stores::parts(&bench.path("shared")).remove(0);
     std::fs::write(bench.path("shared").join(&part), &content[..content.len() / 2]).expect("a part can be damaged");
     assert_eq!(push(&address).expect(0).json()["parts"], 1);
-    run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
+    let again = run(bench.opcollect(&format!("dataset push --store store {address}"))).expect(0);
+    assert!(again.stdout.contains(": 0 parts pushed, "), "{again}");
+    let pulled = run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
+    assert!(pulled.stdout.contains(" pulled, 0 already present"), "{pulled}");
     assert_eq!(
         stores::keys(&stores::records(&bench.path("other"))),
         stores::keys(&stores::records(&bench.path("store")))
@@ -325,6 +328,17 @@ fn a_folder_stores_parts_once_and_returns_them() {
     }
     bench.write("file", "");
     push(&format!("file://{}", bench.path("file").display())).expect(2);
+}
+
+/// The file in the path of the folder is a failure that needs no other program.
+#[test]
+fn a_failed_sink_is_a_warning() {
+    let bench = Bench::new();
+    bench.write("file", "");
+    let address = format!("file://{}", bench.path("file/inside").display());
+    let few = "--modelsource simple --modelname relu:shape=1x64 --schedules 1 --threads 1 --config quick.toml";
+    let ran = run(bench.opcollect(&format!("{few} --store store --sink {address}"))).expect(1);
+    assert!(ran.stderr.contains("warning: the records were not pushed: ") && !ran.stderr.contains("error: "), "{ran}");
 }
 
 /// An unavailable database delays records and loses none.

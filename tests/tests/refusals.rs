@@ -137,8 +137,7 @@ fn invalid_models() {
     check(
         "--modelsource simple --modelname conv2d:ci=3,co=4,hw=7,k=9 --store store",
         expect![[r#"
-        error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0
-        hint: change the sizes; `opcollect list` shows an example of `conv2d`
+        error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: simple operator `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`
     "#]],
     );
     check(

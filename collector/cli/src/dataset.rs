@@ -295,12 +295,13 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
     let merged = shared::merge_stores(path, others, terminal_observer(Pace::default()).as_ref())?;
     let prose = |from: &Path, report: &MergeReport| {
         let MergeReport { parts, known, mended, journal_rows, .. } = report;
-        let mut text = format!("`{}`: added {parts} parts, {known} were present", from.display());
+        let parts = format_count(*parts, "part");
+        let mut text = format!("`{}`: added {parts}, {known} already present", from.display());
         if *mended > 0 {
-            text.push_str(&format!("; {mended} damaged files were repaired"));
+            text.push_str(&format!("; repaired {}", format_count(*mended, "damaged file")));
         }
         if *journal_rows > 0 {
-            text.push_str(&format!(", {journal_rows} records from journals"));
+            text.push_str(&format!(", {} from journals", format_count(*journal_rows, "record")));
         }
         text
     };
@@ -312,8 +313,11 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
 fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
     let code = report_sealed(&done);
-    let prose =
-        || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
+    let prose = || {
+        let journals = format_count(done.journals, "journal");
+        let (parts, records) = (format_count(done.parts.len(), "part"), format_count(done.rows, "record"));
+        format!("sealed {journals} into {parts} with {records}")
+    };
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -332,7 +336,16 @@ fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
 fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.compact().map_err(store_failure)?;
     let code = report_sealed(&done.sealed).max(report_damage(&done.damage));
-    let prose = || format!("merged {} parts into {} with {} rows", done.parts_before, done.parts_after, done.rows);
+    let damaged = done.damage.len() as u64;
+    let prose = || {
+        let before = format_count(done.parts_before - damaged, "part");
+        let (after, rows) = (done.parts_after - damaged, format_count(done.rows, "row"));
+        let left = match damaged {
+            0 => String::new(),
+            _ => format!("; {} left unchanged", format_count(damaged, "damaged part")),
+        };
+        format!("merged {before} into {after} with {rows}{left}")
+    };
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -350,7 +363,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         }
         let verdict = match found.problems.len() {
             0 => "sound".to_owned(),
-            count => format!("{count} problems"),
+            count => format_count(count, "problem"),
         };
         print_text(&format!(
             "{} rows in {} parts and {} journals: {verdict}",
@@ -358,7 +371,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         ))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
-            print_text(&format!("moved {} damaged files to `{folder}`", found.quarantined.len()))?;
+            print_text(&format!("moved {} to `{folder}`", format_count(found.quarantined.len(), "damaged file")))?;
         }
     }
     Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })
