@@ -449,16 +449,19 @@ fn a_damaged_part_is_set_aside_and_its_rows_are_said_to_be_lost() {
 fn a_row_with_the_key_of_another_experiment_is_found_and_the_others_are_kept() {
     let (_folder, store) = new_store();
     let stranger = Record { key: Key([9; 16]), ..measured(3) };
-    let part = write(&store, &[measured(1), stranger.clone(), measured(2)]).parts.remove(0);
+    let other = Record { key: Key([8; 16]), ..measured(4) };
+    let part = write(&store, &[measured(1), stranger.clone(), other, measured(2)]).parts.remove(0);
     let mut open = journal(&store);
     open.append(&stranger).unwrap();
-    let problems = store.verify().unwrap().problems;
-    assert_eq!(problems.len(), 2);
+    let found = store.verify().unwrap();
+    let problems = found.problems;
+    assert_eq!((found.rows, problems.len()), (5, 2));
     assert!(problems.iter().all(|found| found.problem.contains("key")), "{problems:?}");
+    assert!(problems[1].problem.ends_with("; 1 more row has a problem"), "{problems:?}");
     drop(open);
     std::fs::remove_dir_all(store.root().join("journal")).unwrap();
     let report = store.quarantine().unwrap();
-    assert_eq!((report.files.len(), report.files[0].rows_lost), (1, Some(1)));
+    assert_eq!((report.files.len(), report.files[0].rows_lost), (1, Some(2)));
     assert!(!part.exists());
     assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]));
     assert_eq!(store.verify().unwrap().problems, []);
@@ -625,6 +628,43 @@ fn an_import_that_fails_leaves_what_was_whole() {
     assert!(matches!(Store::import(&new, &path, Format::Csv).unwrap_err(), Error::Row { .. }));
     assert!(!new.exists());
     assert!(matches!(Store::import(folder.path(), &path, Format::Csv).unwrap_err(), Error::NotAStore { .. }));
+}
+
+/// Verification would reject such a row in the store.
+#[test]
+fn a_row_with_the_key_of_another_experiment_is_not_imported() {
+    let (folder, store) = new_store();
+    write(&store, &[measured(1), Record { key: Key([9; 16]), ..measured(3) }, measured(2)]);
+    for &format in Format::ALL {
+        let path = folder.path().join("export").with_extension(format.name());
+        store.export(&path, format, Choose::All).unwrap();
+        let exported: Vec<Record> = datasets::read_records(&path, format).unwrap().map(Result::unwrap).collect();
+        let place = exported.iter().position(|record| record.key == Key([9; 16])).unwrap() as u64;
+        let header = u64::from(format == Format::Csv);
+        let new = folder.path().join("new");
+        let refused = Store::import(&new, &path, format).unwrap_err();
+        assert!(matches!(refused, Error::Row { number, .. } if number == place + 1 + header), "{refused}");
+        assert!(refused.to_string().contains("the key does not match the experiment"), "{refused}");
+        assert!(!new.exists());
+    }
+}
+
+#[test]
+fn a_repeated_import_adds_only_new_rows() {
+    let (folder, store) = new_store();
+    let path = folder.path().join("rows.jsonl");
+    let import = |records: &[Record], into: &Store| {
+        let (_source, source) = new_store();
+        write(&source, records);
+        source.export(&path, Format::JsonLines, Choose::All).unwrap();
+        let report = Store::import(into.root(), &path, Format::JsonLines).unwrap();
+        (report.rows, report.new_rows)
+    };
+    assert_eq!(import(&[measured(1), measured(2)], &store), (2, 2));
+    assert_eq!(import(&[measured(1), measured(2)], &store), (2, 0));
+    assert_eq!(import(&[measured(2), measured(3)], &store), (2, 1));
+    // A later attempt at a known experiment is new.
+    assert_eq!(import(&[Record { started_at_us: 1, ..measured(3) }], &store), (1, 1));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn model_hint(text: &str) -> Option<String> {
     match name.split_once(':') {
         _ if is_file && names_remedy.iter().any(|phrase| text.contains(phrase)) => None,
         _ if is_file => Some("export the model again, or specify its format with `--modelsource`".to_owned()),
-        Some((kind, _)) => Some(format!("change the sizes; `opcollect list` shows an example of `{kind}`")),
+        Some(_) => Some("change the values after the colon".to_owned()),
         None => None,
     }
 }
@@ -104,10 +104,7 @@ mod tests {
             ("error: failed while listing `x`: Not a directory (os error 20)", "give the path of a folder"),
             ("error: cannot use the predictor `x`: not a predictor file of this program", "give a file that"),
             ("error: cannot use model `x.onnx`: it holds no graph", "export the model again"),
-            (
-                "error: cannot use model `conv2d:k=99`: no fit",
-                "change the sizes; `opcollect list` shows an example of `conv2d`",
-            ),
+            ("error: cannot use model `conv2d:k=99`: no fit", "change the values after the colon"),
         ] {
             let found = error_hint(error).unwrap_or_else(|| panic!("no hint for {error}"));
             assert!(found.starts_with(hint), "{found}");

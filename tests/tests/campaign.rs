@@ -335,6 +335,33 @@ fn experiments_without_a_requested_counter_are_measured_again() {
 }
 
 #[test]
+fn repeated_elements_of_lists_are_measured_once() {
+    let bench = Bench::new();
+    let repeated = "--modelsource simple --modelname relu:shape=1x64 --modelname relu:shape=1x64 --schedules 2 \
+                    --config quick.toml --threads 1,1 --cache warm,warm --sampler template,template --store store";
+    let first = run(bench.opcollect(repeated)).expect(0);
+    assert!(first.stdout.contains("\n2 attempts: 2 ok"), "{first}");
+    assert_eq!(first.stdout.matches("total of 1 operators").count(), 1, "{first}");
+    let again = run(collect(&bench, repeated)).expect(0);
+    assert_eq!((count(&again, "attempts"), count(&again, "known_before")), (2, 2));
+}
+
+#[test]
+fn counters_that_cannot_be_read_are_reported() {
+    let bench = Bench::new();
+    let wanted = format!("{FEW} --store store --counters minor_faults,papi:NO_SUCH_EVENT");
+    let first = run(bench.opcollect(&wanted)).expect(0);
+    assert!(first.stdout.contains("not counted: papi:NO_SUCH_EVENT in 10 experiments: "), "{first}");
+    assert!(!first.stdout.contains("not counted: minor_faults"), "{first}");
+    let report = run(collect(&bench, &wanted)).expect(0).json();
+    let missing = &report["not_counted"][0];
+    assert_eq!((missing["name"].as_str(), missing["experiments"].as_u64()), (Some("papi:NO_SUCH_EVENT"), Some(10)));
+    // Counters that are requested by default are not reported.
+    let default = run(collect(&bench, &format!("{FEW} --store other"))).expect(0).json();
+    assert!(default.get("not_counted").is_none(), "{default}");
+}
+
+#[test]
 fn shards_are_a_partition() {
     let bench = Bench::new();
     let shard =
@@ -645,6 +672,8 @@ fn a_damaged_part_is_reported() {
     run(bench.opcollect("dataset merge --store other store")).expect(1);
     let again = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     assert_eq!(made(&again), 10, "what is lost is measured again: {again}");
+    let compacted = run(bench.opcollect("dataset compact --store store")).expect(1);
+    assert!(compacted.stdout.contains("with 10 rows; 1 damaged part left unchanged"), "{compacted}");
     let aside = run(bench.opcollect("dataset verify --store store --quarantine")).expect(1);
     assert!(aside.stdout.contains("rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
     assert!(!path.exists());

@@ -186,6 +186,7 @@ fn drift_reports_slower_lines() {
         }
     };
     copied(&bench, "before", &records);
+    datasets::Store::create(&bench.path("nothing")).expect("an empty store can be made");
     copied(&bench, "after", &records.iter().map(slower).collect::<Vec<_>>());
     let ran = run(bench.opcollect("drift before after --json --fail-on regression")).expect(4);
     let report = ran.json();
@@ -205,8 +206,23 @@ fn drift_reports_slower_lines() {
     assert!(wrong.stderr.contains("did you mean `tvm_version`"), "{wrong}");
     let one = run(bench.opcollect("drift before")).expect(2);
     assert!(one.stderr.contains("has only one nightly run"), "{one}");
-    let empty = run(bench.opcollect("drift before@night=1970-01-01 after")).expect(0);
-    assert!(empty.stdout.contains("none to compare it with"), "{empty}");
+    for (sides, empty) in [
+        ("before@night=1970-01-01 after", "before@night=1970-01-01"),
+        ("before after@tvm_version=9.8", "after@tvm_version=9.8"),
+        ("before@tvm_version=9.8", "before@tvm_version=9.8"),
+        ("before nothing", "nothing"),
+    ] {
+        for options in ["", " --fail-on regression"] {
+            let refused = run(bench.opcollect(&format!("drift {sides}{options}"))).expect(2);
+            assert!(refused.stderr.starts_with(&format!("error: `{empty}` selects no record\nhint: ")), "{refused}");
+            assert!(!refused.stderr.contains("nightly") && refused.stdout.is_empty(), "{refused}");
+        }
+    }
+    // Both sides have records, but of different operators.
+    let apart = "drift before@op_kind=relu after@op_kind=softmax";
+    run(bench.opcollect(apart)).expect(0);
+    let refused = run(bench.opcollect(&format!("{apart} --fail-on regression"))).expect(2);
+    assert!(refused.stderr.contains("`--fail-on` has nothing to judge"), "{refused}");
     let none = run(bench.opcollect("drift before none")).expect(2);
     assert!(none.stderr.contains("is not a dataset store"), "{none}");
 }
@@ -299,7 +315,10 @@ fn a_folder_stores_parts_once_and_returns_them() {
     let (part, content) = stores::parts(&bench.path("shared")).remove(0);
     std::fs::write(bench.path("shared").join(&part), &content[..content.len() / 2]).expect("a part can be damaged");
     assert_eq!(push(&address).expect(0).json()["parts"], 1);
-    run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
+    let again = run(bench.opcollect(&format!("dataset push --store store {address}"))).expect(0);
+    assert!(again.stdout.contains(": 0 parts pushed, "), "{again}");
+    let pulled = run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
+    assert!(pulled.stdout.contains(" pulled, 0 already present"), "{pulled}");
     assert_eq!(
         stores::keys(&stores::records(&bench.path("other"))),
         stores::keys(&stores::records(&bench.path("store")))
@@ -309,6 +328,17 @@ fn a_folder_stores_parts_once_and_returns_them() {
     }
     bench.write("file", "");
     push(&format!("file://{}", bench.path("file").display())).expect(2);
+}
+
+/// The file in the path of the folder is a failure that needs no other program.
+#[test]
+fn a_failed_sink_is_a_warning() {
+    let bench = Bench::new();
+    bench.write("file", "");
+    let address = format!("file://{}", bench.path("file/inside").display());
+    let few = "--modelsource simple --modelname relu:shape=1x64 --schedules 1 --threads 1 --config quick.toml";
+    let ran = run(bench.opcollect(&format!("{few} --store store --sink {address}"))).expect(1);
+    assert!(ran.stderr.contains("warning: the records were not pushed: ") && !ran.stderr.contains("error: "), "{ran}");
 }
 
 /// An unavailable database delays records and loses none.

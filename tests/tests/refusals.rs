@@ -137,8 +137,7 @@ fn invalid_models() {
     check(
         "--modelsource simple --modelname conv2d:ci=3,co=4,hw=7,k=9 --store store",
         expect![[r#"
-        error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0
-        hint: change the sizes; `opcollect list` shows an example of `conv2d`
+        error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: simple operator `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`
     "#]],
     );
     check(
@@ -484,9 +483,13 @@ fn invalid_files() {
         import("absent.csv"),
         2,
         expect![[r#"
-        error: cannot read `absent.csv`: it is not a file
+        error: cannot read `absent.csv`: No such file or directory (os error 2)
+        hint: check the path; relative paths start in the working folder
     "#]],
     );
+    std::fs::create_dir(bench.path("folder.csv")).expect("a folder can be made");
+    let folder = run(import("folder.csv")).expect(2);
+    assert!(folder.stderr.contains("cannot read `folder.csv`: it is not a file"), "{folder}");
     for name in ["rows.csv", "rows.jsonl", "rows.parquet"] {
         let ran = run(import(name)).expect(2);
         assert!(ran.stderr.starts_with("error: cannot read") && ran.stderr.contains(name), "{ran}");
@@ -703,14 +706,17 @@ fn a_worker_that_is_missing_or_hangs() {
     let bench = Bench::new();
     let program = install_with_worker(&bench, "");
     std::fs::remove_file(bench.path("bin/opcollect-worker")).expect("the worker was there");
-    check_environment(
+    check_command(
         &bench,
         bench.command(&program, RELU),
+        3,
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: No such file or directory (os error 2)
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
+        hint: the worker program must lie in the same folder as `opcollect`: the wheel contains both, and `scripts/opcollect` builds both
     "#]],
     );
+    let doctor = run(bench.command(&program, "doctor --json")).expect(3).json();
+    assert_eq!((&doctor[0]["topic"], &doctor[0]["status"]), (&"worker program".into(), &"missing".into()), "{doctor}");
     let bench = Bench::new();
     let program = install_with_worker(&bench, "exec sleep 1000");
     bench.write("quick.toml", &format!("{}start_seconds = 0.5\n", tests::QUICK));

@@ -228,6 +228,8 @@ pub enum Command {
         command: FleetCommand,
     },
     /// Show what this machine can measure, and how to improve it
+    ///
+    /// The exit code is 3 if the worker program or a library without which nothing can be compiled or run is missing.
     #[command(after_help = "Example: opcollect doctor --noise")]
     Doctor {
         /// Measure for 60 s how much times vary between fresh processes

@@ -27,9 +27,9 @@ pub struct BestQuestion {
     /// Show only times on N threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub threads: Option<i64>,
-    /// Host or class of hosts [default: this machine]
+    /// Show only times of this host or class of hosts
     ///
-    /// If the store has no record of it, times of the most similar host are shown.
+    /// By default, the times are of this machine, and of the most similar host for tasks that it has not measured.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Also use times of other TVM versions, code revisions and clock policies

@@ -3,7 +3,8 @@
 use super::progress::terminal_observer;
 use super::signals::watch_signals_for;
 use super::{
-    DONE, DONE_WITH_LOSSES, Result, boards, print_json, print_note_lines, print_text, settings, sharing, stdout_paper,
+    DONE, DONE_WITH_LOSSES, Result, boards, print_json, print_note_lines, print_notes, print_text, settings, sharing,
+    stdout_paper,
 };
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
 use clap::Args;
@@ -141,7 +142,8 @@ fn push_to_sink(store: &Store, sink: &str) -> bool {
             false
         }
         Err(failure) => {
-            print_note_lines(&[failure.to_string()]);
+            let hint = failure.hint().map_or_else(String::new, |hint| format!("\nhint: {hint}"));
+            print_notes("warning", [format!("the records were not pushed: {}{hint}", failure.message())]);
             true
         }
     }

@@ -11,11 +11,11 @@ use capture::trace::QueryBounds;
 use clap::Subcommand;
 use datasets::sql::Dialect;
 use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
-use datasets::{Choose, Format, SealOptions, Store};
+use datasets::{Choose, Format, SealOptions};
 use engine::failure::Failure;
-use engine::stores::{DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
+use engine::stores::{self, DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
 use engine::{query, sharing as shared};
-use report::{Table, number_column, text_column};
+use report::{Table, format_count, number_column, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -127,8 +127,8 @@ pub enum DatasetCommand {
     },
     /// Show the fastest known schedules of operators, tasks or models
     ///
-    /// For this machine, only times of the installed versions count; for another host, times of its newest versions. If
-    /// a host is unknown, times of the most similar host are shown.
+    /// For this machine, only times of the installed versions count; for another host, times of its newest versions.
+    /// Tasks that this machine has not measured are shown with times of the most similar host.
     Best(BestQuestion),
     /// Query all records with SQL, using the built-in SQLite
     ///
@@ -277,11 +277,16 @@ fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, a
 
 fn import_records(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
     let format = format_of(format, file)?;
-    if !file.is_file() {
-        return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
-    }
-    let done = Store::import(path, file, format).map_err(store_failure)?;
-    let prose = || format!("added {} records to `{}`, in {} parts", done.rows, path.display(), done.parts.len());
+    let done = stores::import_file(path, file, format)?;
+    let prose = || match done.rows - done.new_rows {
+        0 => format!("added {} to `{}`", format_count(done.rows, "record"), path.display()),
+        known => format!(
+            "added {} to `{}`; {known} of {} in the file were already present",
+            format_count(done.new_rows, "record"),
+            path.display(),
+            format_count(done.rows, "record")
+        ),
+    };
     print_report(&done, as_json, prose)?;
     Ok(DONE)
 }
@@ -290,12 +295,13 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
     let merged = shared::merge_stores(path, others, terminal_observer(Pace::default()).as_ref())?;
     let prose = |from: &Path, report: &MergeReport| {
         let MergeReport { parts, known, mended, journal_rows, .. } = report;
-        let mut text = format!("`{}`: added {parts} parts, {known} were present", from.display());
+        let parts = format_count(*parts, "part");
+        let mut text = format!("`{}`: added {parts}, {known} already present", from.display());
         if *mended > 0 {
-            text.push_str(&format!("; {mended} damaged files were repaired"));
+            text.push_str(&format!("; repaired {}", format_count(*mended, "damaged file")));
         }
         if *journal_rows > 0 {
-            text.push_str(&format!(", {journal_rows} records from journals"));
+            text.push_str(&format!(", {} from journals", format_count(*journal_rows, "record")));
         }
         text
     };
@@ -307,8 +313,11 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
 fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
     let code = report_sealed(&done);
-    let prose =
-        || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
+    let prose = || {
+        let journals = format_count(done.journals, "journal");
+        let (parts, records) = (format_count(done.parts.len(), "part"), format_count(done.rows, "record"));
+        format!("sealed {journals} into {parts} with {records}")
+    };
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -327,7 +336,16 @@ fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
 fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.compact().map_err(store_failure)?;
     let code = report_sealed(&done.sealed).max(report_damage(&done.damage));
-    let prose = || format!("merged {} parts into {} with {} rows", done.parts_before, done.parts_after, done.rows);
+    let damaged = done.damage.len() as u64;
+    let prose = || {
+        let before = format_count(done.parts_before - damaged, "part");
+        let (after, rows) = (done.parts_after - damaged, format_count(done.rows, "row"));
+        let left = match damaged {
+            0 => String::new(),
+            _ => format!("; {} left unchanged", format_count(damaged, "damaged part")),
+        };
+        format!("merged {before} into {after} with {rows}{left}")
+    };
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -345,7 +363,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         }
         let verdict = match found.problems.len() {
             0 => "sound".to_owned(),
-            count => format!("{count} problems"),
+            count => format_count(count, "problem"),
         };
         print_text(&format!(
             "{} rows in {} parts and {} journals: {verdict}",
@@ -353,7 +371,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         ))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
-            print_text(&format!("moved {} damaged files to `{folder}`", found.quarantined.len()))?;
+            print_text(&format!("moved {} to `{folder}`", format_count(found.quarantined.len(), "damaged file")))?;
         }
     }
     Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })

@@ -3,7 +3,8 @@
 use super::{DONE, Result, print_json, print_text, stdout_paper};
 use crate::pace::Pace;
 use crate::progress::terminal_observer;
-use engine::doctor::{DoctorRequest, check_machine};
+use engine::doctor::{DoctorRequest, check_machine, lacks_requirement};
+use engine::failure::Kind;
 use engine::noise;
 use engine::report::findings;
 use measure::counters::CounterRequest;
@@ -17,7 +18,7 @@ pub fn run(as_json: bool) -> Result<u8> {
     } else {
         print_text(&findings::describe_findings(&found, &stdout_paper()))?
     }
-    Ok(DONE)
+    Ok(if lacks_requirement(&found) { Kind::Environment.exit_code() } else { DONE })
 }
 
 pub fn measure_noise(as_json: bool) -> Result<u8> {

@@ -6,6 +6,7 @@ use super::progress::terminal_observer;
 use super::{DONE, Result, SLOWER, print_json, print_text, stdout_paper};
 use drift::{Bounds, Drift, render_text};
 use engine::drift::{DriftOptions, PagePaths, compare_records};
+use engine::failure::Failure;
 
 pub fn run(run: &DriftRun) -> Result<u8> {
     let options = DriftOptions {
@@ -20,7 +21,12 @@ pub fn run(run: &DriftRun) -> Result<u8> {
         true => print_json(&report)?,
         false => print_text(&render_text(&report.drift, &report.change_points, &stdout_paper()))?,
     }
-    Ok(drift_code(&report.drift, &run.judging))
+    let drift = &report.drift;
+    if run.judging.fail_on.is_some() && drift.changes.is_empty() && drift.lost.is_empty() {
+        return Err(Failure::usage("`--fail-on` has nothing to judge, because no line has times on both sides")
+            .with_hint("a line is a task with one schedule; `--by task` compares the best schedules of each task"));
+    }
+    Ok(drift_code(drift, &run.judging))
 }
 
 pub fn change_bounds(judging: &Judging) -> Bounds {

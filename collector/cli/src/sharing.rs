@@ -8,22 +8,23 @@ use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text};
 use datasets::Store;
 pub use engine::sharing::Address;
 use engine::sharing::{self, BucketServer, Transfer, TransferReport};
+use report::format_count;
 use std::path::Path;
 use std::sync::Arc;
 
 pub fn push_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
     let report = transfer_with(address, |transfer| sharing::push_store(store, address, transfer))?;
-    print_transfer(&report, as_json)
+    print_transfer(&report, "pushed", as_json)
 }
 
 pub fn pull_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
     let report = transfer_with(address, |transfer| sharing::pull_store(store, address, transfer))?;
-    print_transfer(&report, as_json)
+    print_transfer(&report, "pulled", as_json)
 }
 
 pub fn push_sealed(store: &Store, address: &str) -> Result<String> {
     transfer_with(address, |transfer| sharing::push_sealed(store, address, transfer))
-        .map(|report| describe_transfer(&report))
+        .map(|report| describe_transfer(&report, "pushed"))
 }
 
 fn transfer_with(address: &str, run: impl FnOnce(&Transfer<'_>) -> Result<TransferReport>) -> Result<TransferReport> {
@@ -45,20 +46,21 @@ fn bucket_server() -> BucketServer {
     }
 }
 
-fn print_transfer(report: &TransferReport, as_json: bool) -> Result<u8> {
+fn print_transfer(report: &TransferReport, done: &str, as_json: bool) -> Result<u8> {
     if as_json {
         print_json(report)?
     } else {
-        print_text(&describe_transfer(report))?
+        print_text(&describe_transfer(report, done))?
     }
     Ok(if report.has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-fn describe_transfer(report: &TransferReport) -> String {
+/// Describes a transfer; `done` is `pushed` or `pulled`.
+fn describe_transfer(report: &TransferReport, done: &str) -> String {
     let TransferReport { address, parts, known, rows, .. } = report;
-    match address.starts_with("postgres") {
-        true => format!("`{address}`: {rows} new records"),
-        false if address.starts_with("s3:") => format!("`{address}`: {parts} objects pushed, {known} were present"),
-        false => format!("`{address}`: {parts} parts pulled, {known} were present"),
+    if address.starts_with("postgres") {
+        return format!("`{address}`: {}", format_count(*rows, "new record"));
     }
+    let what = if address.starts_with("s3:") { "object" } else { "part" };
+    format!("`{address}`: {} {done}, {known} already present", format_count(*parts, what))
 }

@@ -163,17 +163,36 @@ pub(super) fn describe_causes(drift: &Drift) -> Option<String> {
     Some(format!("recorded differences between before and after: {settings}{code}"))
 }
 
+/// Largest number of characters of a value.
+const VALUE_CHARACTERS: usize = 48;
+/// Number of common characters that precede the first difference of shortened values.
+const CONTEXT_CHARACTERS: usize = 16;
+
 pub(super) fn before_after(cause: &Cause) -> String {
-    format!("{} → {}", list_values(&cause.before), list_values(&cause.after))
+    let skipped = common_prefix(cause).saturating_sub(CONTEXT_CHARACTERS);
+    format!("{} → {}", list_values(&cause.before, skipped), list_values(&cause.after, skipped))
 }
 
-fn list_values(values: &BTreeSet<String>) -> String {
+/// Returns the number of characters at the beginning that all values of both sides have in common.
+fn common_prefix(cause: &Cause) -> usize {
+    let mut values = cause.before.iter().chain(&cause.after);
+    let Some(first) = values.next() else { return 0 };
+    let common = |other: &String| first.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    values.map(common).min().unwrap_or(0)
+}
+
+/// Lists values. Those that are too long lack `skipped` common characters at the beginning, so that the part in which
+/// they differ is shown.
+fn list_values(values: &BTreeSet<String>, skipped: usize) -> String {
     let short = |text: &String| {
-        if text.chars().count() > 48 {
-            format!("{}…", text.chars().take(47).collect::<String>())
-        } else {
-            text.clone()
+        if text.chars().count() <= VALUE_CHARACTERS {
+            return text.clone();
         }
+        let start = if skipped > 0 { "…" } else { "" };
+        let rest: Vec<char> = text.chars().skip(skipped).collect();
+        let end = if rest.len() > VALUE_CHARACTERS { "…" } else { "" };
+        let shown = if end.is_empty() { rest.len() } else { VALUE_CHARACTERS - 1 };
+        format!("{start}{}{end}", rest[..shown].iter().collect::<String>())
     };
     let texts: Vec<String> = values.iter().take(4).map(short).collect();
     match (texts.is_empty(), values.len() > 4) {

@@ -157,7 +157,7 @@ fn few_slow_tasks_among_many_are_found() {
         recall.push(rates.0);
         wrong.push(rates.1);
         let change = drift.changes.iter().find(|change| number(&change.identity.task) == 3).unwrap();
-        assert_eq!(change.causes.iter().map(|cause| cause.name).collect::<Vec<_>>(), ["code_bytes"]);
+        assert_eq!(change.causes.iter().map(|cause| cause.name.as_str()).collect::<Vec<_>>(), ["code_bytes"]);
     }
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     assert!(mean(&recall) >= 0.9 && mean(&wrong) <= 0.05, "{recall:?} {wrong:?}");

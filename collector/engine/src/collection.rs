@@ -14,11 +14,12 @@ use crate::in_network::{self, NetworkTimes};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
 use crate::pass::{self, AttemptSelection};
-use crate::repeat::Repeat;
+use crate::repeat::{Repeat, WantedCounters};
 use crate::report::learning::{Effort, Learning, SearchResults, sum_courses, summarise_searches};
 use crate::report::operators::{Summary, summarise_model};
 use crate::runs::PrecedingCampaign;
 use crate::stores::store_failure;
+use crate::uncounted::{CounterReadings, UncountedCounter};
 use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
@@ -75,7 +76,9 @@ impl Collection<'_> {
         self.store.keep_config(&config.json_without_budget()).map_err(store_failure)?;
         let made = self.run_work(work, &bases, bench)?;
         let records = self.read_records(&made.wanted)?;
-        let (tried, reached) = self.read_attempts(&made.wanted, &bases)?;
+        let counters = WantedCounters::from_config(config).map(|wanted| wanted.names).unwrap_or_default();
+        let mut readings = CounterReadings::new(&counters);
+        let (tried, reached) = self.read_attempts(&made.wanted, &bases, &mut readings)?;
         let signal = self.signal.load(Ordering::Relaxed);
         // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not
         // measured.
@@ -98,6 +101,7 @@ impl Collection<'_> {
             load: made.load,
             records,
             searched: made.searched,
+            uncounted: readings.find_uncounted(),
             summaries: summarise_models(&self.campaign, &tried, &peaks, is_simulated),
             peaks,
             host: base.host,
@@ -177,7 +181,8 @@ impl Collection<'_> {
         let mut planned = None;
         let known_before = match &mut work {
             CollectionWork::Sweep(todo) => {
-                wanted.extend(todo.iter().map(|attempt| attempt.key));
+                // Each experiment is measured once, so that the counts of attempts and known experiments agree.
+                todo.retain(|attempt| wanted.insert(attempt.key));
                 let visits = todo.iter().map(|attempt| attempt.method.visit_count() as usize).sum();
                 planned = Some(PlannedWork { attempts: todo.len(), visits });
                 self.note_counters(&ledger, &wanted, "they are measured again");
@@ -228,7 +233,7 @@ impl Collection<'_> {
         let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.load_since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
-                None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
+                None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::worker_hint()),
                 Some(_) => Failure::environment(format!("no board is available: {why}"))
                     .with_hint("measured results are in the store; run the same command to continue"),
             });
@@ -261,14 +266,23 @@ impl Collection<'_> {
     }
 
     /// Returns the records of these experiments, and the highest rates reached by this host with current versions.
-    fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
+    /// Adds the records to `readings`.
+    fn read_attempts(
+        &self,
+        wanted: &HashSet<Key>,
+        bases: &Bases,
+        readings: &mut CounterReadings<'_>,
+    ) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
             let record = record.map_err(store_failure)?;
             if record.host == bases.compiled.host && now.match_record(&record) {
                 reached.add_record(&record);
             }
-            tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::without_long_columns));
+            if wanted.contains(&record.key) {
+                readings.add_record(&record);
+                tried.push(record.without_long_columns());
+            }
         }
         Ok((tried, reached))
     }
@@ -284,7 +298,7 @@ impl Collection<'_> {
         let Campaign { tasks, target, .. } = self.campaign;
         let mut outcomes = at.run_pass(AttemptSelection::Unknown, ledger, tuning, &self.campaign, bench)?;
         if let Some(error) = tuning.take_failure() {
-            return Err(Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT));
+            return Err(Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()));
         }
         let mut finals = Finals::new(tuning, &pass::read_records(self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
@@ -314,7 +328,7 @@ enum CollectionWork {
 
 fn tuning_failure(error: TuningError) -> Failure {
     match error {
-        TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT),
+        TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()),
         TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => {
             Failure::usage(format_chain(&error))
         }
@@ -372,6 +386,8 @@ pub struct Collected {
     pub load: Option<Load>,
     /// One record per planned experiment, with the median over all visits (repetitions).
     pub records: Vec<Record>,
+    /// Counters that were requested by name and that some experiments lack.
+    pub uncounted: Vec<UncountedCounter>,
     /// Results of the searches, if there were any.
     pub searched: Option<SearchResults>,
     /// Peak rates of the host.

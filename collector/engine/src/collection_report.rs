@@ -10,6 +10,7 @@ use crate::peaks;
 use crate::report::learning::{self, Effort, Learning, LearningCourse};
 use crate::report::operators::{Summary, render_summary};
 use crate::session::Session;
+use crate::uncounted::{UncountedCounter, describe_uncounted};
 use datasets::{KNOWN_WELL, Outcome, Peaks, Record, Store};
 use measure::host::Load;
 use report::Paper;
@@ -30,6 +31,8 @@ pub struct CollectionReport<'a> {
     known_before: usize,
     outcomes: &'a Outcomes,
     losses: Vec<Loss>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_counted: &'a [UncountedCounter],
     load: Option<Load>,
     seconds: f64,
     peaks: &'a Peaks,
@@ -67,6 +70,7 @@ impl<'a> CollectionReport<'a> {
             known_before: done.known_before,
             outcomes: &done.outcomes,
             losses: group_losses(&done.records),
+            not_counted: &done.uncounted,
             load: done.load,
             seconds,
             peaks: &done.peaks,
@@ -90,7 +94,8 @@ pub fn describe_collection(session: &Session, done: &Collected, seconds: f64, pa
         lines.push(format!("\n{what}{}\n", learning::render_searches(searched, paper)));
     }
     let losses = losses::describe_losses(&group_losses(&done.records), session.repeat.retry_faults);
-    lines.push(format!("{losses}{}", format_footer(done, &session.store, seconds)));
+    let uncounted = describe_uncounted(&done.uncounted);
+    lines.push(format!("{losses}{uncounted}{}", format_footer(done, &session.store, seconds)));
     lines.join("\n")
 }
 

@@ -19,6 +19,11 @@ use std::path::{Path, PathBuf};
 /// Name by which nightly runs are selected as if it were a column; records have no such column.
 const NIGHT: &str = "night";
 
+/// Number of values of a column that are kept for the hint of an error.
+const MAX_OTHERS: usize = 1000;
+/// Number of values that a hint lists.
+const SHOWN_VALUES: usize = 8;
+
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct DriftOptions {
@@ -161,14 +166,20 @@ fn write_page(mut file: Output, text: &str, observer: &dyn Observer) -> Result<(
 fn compare_parts(before: &StorePart<'_>, after: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
     let (hosts, hosts_after) = (before.read_hosts()?, after.read_hosts()?);
     let mut gather = RecordGatherer::new(options.by_task, hosts == hosts_after && hosts.len() > 1);
-    before.for_each_record(&mut |record| gather.add_record(record, Side::Before))?;
-    after.for_each_record(&mut |record| gather.add_record(record, Side::After))?;
-    Ok(DriftReport::new(gather.build_history(), options.bounds))
+    before.for_each_selected(&mut |record| gather.add_record(record, Side::Before))?;
+    after.for_each_selected(&mut |record| gather.add_record(record, Side::After))?;
+    let history = gather.build_history();
+    let has_time = |side: Side| history.nights.iter().any(|night| night.side == side);
+    if let Some(part) = [(Side::Before, before), (Side::After, after)].iter().find(|(side, _)| !has_time(*side)) {
+        return Err(Failure::usage(format!("`{}` has no measured time to compare", part.1.text()))
+            .with_hint("`opcollect dataset stats` shows the contents of a store"));
+    }
+    Ok(DriftReport::new(history, options.bounds))
 }
 
 fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
     let mut nights: Vec<(i64, String)> = Vec::new();
-    part.for_each_record(&mut |record| {
+    part.for_each_selected(&mut |record| {
         let night = night_of(record);
         match nights.iter_mut().find(|(_, known)| *known == night) {
             Some((first, _)) => *first = record.started_at_us.min(*first),
@@ -180,7 +191,7 @@ fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftRep
     if nights.len() < 2 {
         return Err(Failure::usage(format!(
             "`{}` has only one nightly run, `{newest}`, and nothing to compare it with",
-            part.store.display()
+            part.text()
         ))
         .with_hint("name another store, or wait for the next nightly run"));
     }
@@ -192,6 +203,24 @@ struct StorePart<'a> {
     store: PathBuf,
     filter: Option<(FilterColumn, String)>,
     observer: &'a dyn Observer,
+}
+
+/// Whether the filter of a part has selected and rejected records.
+#[derive(Default)]
+struct Selection {
+    has_selected: bool,
+    has_rejected: bool,
+    /// Values of rejected records.
+    others: BTreeSet<String>,
+}
+
+impl Selection {
+    fn reject_value(&mut self, value: Option<String>) {
+        self.has_rejected = true;
+        if self.others.len() < MAX_OTHERS {
+            self.others.extend(value);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -264,17 +293,55 @@ impl<'a> StorePart<'a> {
         }
     }
 
-    fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
+    /// Returns the part in the form that [`StorePart::parse`] reads.
+    fn text(&self) -> String {
+        let store = self.store.display();
+        match &self.filter {
+            None => store.to_string(),
+            Some((column, value)) => format!("{store}@{}={value}", column.name()),
+        }
+    }
+
+    /// Passes on the selected records. Fails if there are none.
+    fn for_each_selected(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
+        let rejected = self.for_each_record(receive)?;
+        if rejected.has_selected { Ok(()) } else { Err(self.no_record(&rejected)) }
+    }
+
+    fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<Selection> {
         let records = open_existing(&self.store)?.select_records(Choose::All).map_err(store_failure)?;
         note_damage(records.damage(), self.observer);
+        let mut selection = Selection::default();
         for record in records {
             let record = record.map_err(store_failure)?;
-            if self.filter.as_ref().is_none_or(|(column, value)| column.column_text(&record).as_deref() == Some(value))
-            {
-                receive(&record);
+            let found = self.filter.as_ref().map(|(column, value)| (column.column_text(&record), value));
+            match found {
+                Some((found, value)) if found.as_ref() != Some(value) => selection.reject_value(found),
+                _ => {
+                    selection.has_selected = true;
+                    receive(&record);
+                }
             }
         }
-        Ok(())
+        Ok(selection)
+    }
+
+    /// Returns the error that the part has no record.
+    fn no_record(&self, selection: &Selection) -> Failure {
+        let failure = Failure::usage(format!("`{}` selects no record", self.text()));
+        let Some((column, value)) = self.filter.as_ref().filter(|_| selection.has_rejected) else {
+            return failure.with_hint("the store is empty; `opcollect dataset stats` shows the contents of a store");
+        };
+        let others = || selection.others.iter().map(String::as_str);
+        let list = || match others().map(|other| format!("`{other}`")).collect::<Vec<_>>() {
+            empty if empty.is_empty() => format!("no record of the store has a value of `{}`", column.name()),
+            values => {
+                let more = if values.len() > SHOWN_VALUES { ", …" } else { "" };
+                let shown = values[..values.len().min(SHOWN_VALUES)].join(", ");
+                format!("values of `{}` in the store: {shown}{more}", column.name())
+            }
+        };
+        failure.with_hint(models::names::suggest_nearest(value, others()).unwrap_or_else(list))
     }
 
     fn read_hosts(&self) -> Result<BTreeSet<String>> {

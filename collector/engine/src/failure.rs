@@ -58,6 +58,11 @@ impl Failure {
         &self.message
     }
 
+    /// Returns the hint about what to do.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Returns the kind of the error.
     pub fn kind(&self) -> Kind {
         self.kind

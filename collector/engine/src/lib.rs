@@ -58,6 +58,7 @@ pub mod stores;
 pub mod tpu;
 pub mod trace;
 pub mod trackers;
+pub mod uncounted;
 pub mod units;
 
 /// Result of an engine function.

@@ -14,13 +14,31 @@ use job::space::{Schedule, task_space};
 use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::RuntimeDescription;
+use std::path::PathBuf;
 use std::time::Duration;
 use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
 /// Hint for the error that TVM cannot be used.
-pub const SETUP_HINT: &str =
-    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
+const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
+
+/// Hint for the error that the worker program is missing.
+pub const WORKER_HINT: &str = "the worker program must lie in the same folder as `opcollect`: the wheel contains both, and \
+                           `scripts/opcollect` builds both";
+
+/// Returns what to do if no worker can be started.
+pub fn worker_hint() -> &'static str {
+    match find_worker() {
+        Ok(_) => SETUP_HINT,
+        Err(_) => WORKER_HINT,
+    }
+}
+
+/// Returns the path of the worker program, or why there is none.
+pub fn find_worker() -> std::result::Result<PathBuf, String> {
+    let path = bench::worker_program().map_err(|error| error.to_string())?;
+    if path.is_file() { Ok(path) } else { Err(format!("no `{}`", path.display())) }
+}
 
 /// Returns the CPUs of this process in the order of preference: a run on n threads uses the first n.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
@@ -242,7 +260,7 @@ pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
 }
 
 fn worker_missing(fault: Fault) -> Failure {
-    Failure::environment(fault).with_hint(SETUP_HINT)
+    Failure::environment(fault).with_hint(worker_hint())
 }
 
 /// Returns a machine description for schedule spaces, estimated from the CPU vendor without starting a worker. `board`

@@ -99,6 +99,16 @@ pub fn import_records(store: &Path, records: &[Record]) -> Result<ImportReport> 
     Store::import(store, &path, Format::Parquet).map_err(store_failure)
 }
 
+/// Adds the records of a file to a store, which is created if needed. Rejects records that [`verify_store`] rejects.
+pub fn import_file(store: &Path, file: &Path, format: Format) -> Result<ImportReport> {
+    let unreadable = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot read `{}`: {why}", file.display()));
+    let metadata = file.metadata().map_err(|error| unreadable(&error))?;
+    if !metadata.is_file() {
+        return Err(unreadable(&"it is not a file"));
+    }
+    Store::import_with(store, file, format, &wrong_schedule).map_err(store_failure)
+}
+
 /// Returns a file's modification time in microseconds since 1970, or the current time if it is unknown.
 pub fn modified_us(path: &Path) -> i64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified());

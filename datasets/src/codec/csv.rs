@@ -2,6 +2,7 @@
 //! keys are hexadecimal, and floats have the fewest digits that read back exactly. Reading accepts columns in any order
 //! and missing nullable columns.
 
+use super::RecordReader;
 use crate::error::{Error, IoContext, Result, RowError, RowUnit};
 use crate::limits::MAX_LINE_BYTES;
 use crate::record::batch::Row;
@@ -127,6 +128,12 @@ impl CsvReader {
     }
 }
 
+impl RecordReader for CsvReader {
+    fn record_position(&self) -> (RowUnit, u64) {
+        (RowUnit::Line, self.row.position().map_or(0, csv::Position::line))
+    }
+}
+
 impl Iterator for CsvReader {
     type Item = Result<Record>;
 
@@ -136,9 +143,9 @@ impl Iterator for CsvReader {
         }
         let next = self.read_record();
         self.is_done = !matches!(next, Ok(Some(_)));
-        let number = self.row.position().map_or(0, csv::Position::line);
+        let (counted, number) = self.record_position();
         let file = self.path.clone();
-        next.map_err(|row| Error::Row { file, counted: RowUnit::Line, number, row }).transpose()
+        next.map_err(|row| Error::Row { file, counted, number, row }).transpose()
     }
 }
 

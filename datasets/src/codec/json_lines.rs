@@ -1,5 +1,6 @@
 //! The JSON lines format: one record per line, without absent values.
 
+use super::RecordReader;
 use crate::error::{Error, IoContext, Result, RowError, RowUnit};
 use crate::limits::MAX_LINE_BYTES;
 use crate::record::batch::Row;
@@ -77,6 +78,12 @@ impl Iterator for Reader {
             let file = self.path.clone();
             return Some(record.map_err(|row| Error::Row { file, counted: RowUnit::Line, number, row }));
         }
+    }
+}
+
+impl RecordReader for Reader {
+    fn record_position(&self) -> (RowUnit, u64) {
+        (RowUnit::Line, self.lines.number)
     }
 }
 

@@ -5,7 +5,7 @@ pub mod json_lines;
 pub(crate) mod parquet;
 pub(crate) mod rows;
 
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, Result, RowUnit};
 use crate::record::batch::{Batch, Row};
 use crate::record::table::{COLUMNS, ColumnId, Record};
 use models::names;
@@ -62,8 +62,18 @@ pub(crate) fn all_columns() -> Vec<ColumnId> {
     COLUMNS.iter().map(|column| column.id).collect()
 }
 
+/// A reader of the records of a file.
+pub(crate) trait RecordReader: Iterator<Item = Result<Record>> + Send {
+    /// Returns the position of the record that was returned last.
+    fn record_position(&self) -> (RowUnit, u64);
+}
+
 /// Reads and checks the records of a file; ends at the first error.
 pub fn read_records(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Result<Record>> + Send>> {
+    Ok(open_records(path, format)?)
+}
+
+pub(crate) fn open_records(path: &Path, format: Format) -> Result<Box<dyn RecordReader>> {
     Ok(match format {
         Format::JsonLines => Box::new(json_lines::Reader::open(path)?),
         Format::Csv => Box::new(csv::CsvReader::open(path)?),

@@ -1,5 +1,6 @@
 //! Iterates over the records of batches.
 
+use super::RecordReader;
 use crate::error::{Error, Result, RowUnit};
 use crate::record::batch::{Batch, BatchRow};
 use crate::record::table::Record;
@@ -41,6 +42,12 @@ impl<S: Batches> BatchRecords<S> {
         let record = check_row(&self.path, number, self.batch.row(self.row))?;
         self.row += 1;
         Ok(Some(record))
+    }
+}
+
+impl<S: Batches + Send> RecordReader for BatchRecords<S> {
+    fn record_position(&self) -> (RowUnit, u64) {
+        (RowUnit::Row, self.rows_before + self.row as u64)
     }
 }
 

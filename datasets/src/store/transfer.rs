@@ -7,9 +7,10 @@ use super::merge::MergedRows;
 use super::names::part_name;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::seal_rows;
+use super::verify::{RowCheck, find_problem};
 use super::{Store, retry_if_missing};
-use crate::codec::{Format, Writer, read_records};
-use crate::error::{IoContext, Result};
+use crate::codec::{Format, Writer, open_records};
+use crate::error::{Error, IoContext, Result, RowError};
 use crate::files::{HashedScratch, make_folder};
 use crate::output::Output;
 use crate::record::choose::Choose;
@@ -51,7 +52,9 @@ pub struct ExportReport {
 pub struct ImportReport {
     /// Number of rows read.
     pub rows: u64,
-    /// Parts written.
+    /// Number of rows that the store did not have.
+    pub new_rows: u64,
+    /// Parts that contain the rows.
     pub parts: Vec<PathBuf>,
 }
 
@@ -141,14 +144,28 @@ impl Store {
 
     /// Checks and imports all records of a file; creates the store if needed. Repeated imports add nothing.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
+        Store::import_with(root, path, format, &|_| None)
+    }
+
+    /// Like [`Store::import`], and also rejects records in which the caller's check finds a problem.
+    pub fn import_with(root: &Path, path: &Path, format: Format, check: &RowCheck) -> Result<ImportReport> {
         Store::check_place(root)?;
         let folder = std::env::temp_dir();
         let folder = tempfile::TempDir::with_prefix_in("opcollect-import-", &folder).context("creating", &folder)?;
         let staged = Store::create(folder.path())?;
         let mut report = ImportReport::default();
-        let mut records = read_records(path, format)?;
+        let mut records = open_records(path, format)?;
         loop {
-            let rows = records.by_ref().take(SEAL_AT_ROWS).collect::<Result<Vec<_>>>()?;
+            let mut rows = Vec::new();
+            while rows.len() < SEAL_AT_ROWS
+                && let Some(record) = records.next().transpose()?
+            {
+                if let Some(problem) = find_problem(&record, check) {
+                    let (counted, number) = records.record_position();
+                    return Err(Error::Row { file: path.to_owned(), counted, number, row: RowError::new(problem) });
+                }
+                rows.push(record);
+            }
             if rows.is_empty() {
                 break;
             }
@@ -156,7 +173,9 @@ impl Store {
             seal_rows(&staged, &rows)?;
         }
         let store = Store::create(root)?;
+        let rows_before = store.stats(Choose::All)?.rows;
         store.merge_from(&staged)?;
+        report.new_rows = store.stats(Choose::All)?.rows.saturating_sub(rows_before).min(report.rows);
         let parts = staged.list_parts()?;
         report.parts = parts.iter().map(|part| store.dataset_folder().join(staged.name_of(part))).collect();
         Ok(report)

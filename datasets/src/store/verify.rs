@@ -10,7 +10,7 @@ use crate::codec::parquet::PartCursor;
 use crate::codec::rows::check_row;
 use crate::error::{Error, Result};
 use crate::files::list_leftovers;
-use crate::record::batch::Batch;
+use crate::record::batch::{Batch, BatchRow};
 use crate::record::table::Record;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -98,28 +98,42 @@ impl Store {
         }
         let mut cursor = PartCursor::open(path, &all_columns())?;
         let mut last: Option<Batch> = None;
+        let mut problems = RowProblems::default();
         while let Some(batch) = cursor.read_batch(ROWS)? {
             for (index, row) in batch.rows().enumerate() {
                 *rows += 1;
-                let record = check_row(path, *rows, row)?;
-                if let Some(problem) = find_problem(&record, check) {
-                    return Ok(Some(format!("row {rows}: {problem}")));
-                }
-                let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
-                if path.parent() != Some(&folder) {
-                    return Ok(Some(format!("row {rows} belongs to `{}`; import the file instead", folder.display())));
-                }
                 let before = match index {
                     0 => last.as_ref().map(|last| last.row(last.len() - 1)),
                     _ => Some(batch.row(index - 1)),
                 };
-                if before.is_some_and(|before| compare_attempts(&before, &row) == Ordering::Greater) {
-                    return Ok(Some(format!("row {rows} is out of order; import the file instead")));
-                }
+                problems.add_problem(self.row_problem(path, *rows, (before, row), check));
             }
             last = Some(batch);
         }
-        Ok(None)
+        Ok(problems.describe())
+    }
+
+    /// Returns the problem of a row of a part. `before` is the preceding row.
+    fn row_problem(
+        &self,
+        path: &Path,
+        number: u64,
+        (before, row): (Option<BatchRow<'_>>, BatchRow<'_>),
+        check: &RowCheck,
+    ) -> Option<String> {
+        let record = match check_row(path, number, row) {
+            Ok(record) => record,
+            Err(error) => return Some(error.to_string()),
+        };
+        if let Some(problem) = find_problem(&record, check) {
+            return Some(format!("row {number}: {problem}"));
+        }
+        let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
+        if path.parent() != Some(&folder) {
+            return Some(format!("row {number} belongs to `{}`; import the file instead", folder.display()));
+        }
+        let is_unordered = before.is_some_and(|before| compare_attempts(&before, &row) == Ordering::Greater);
+        is_unordered.then(|| format!("row {number} is out of order; import the file instead"))
     }
 
     fn verify_manifest(&self, parts: &[PathBuf], report: &mut VerifyReport) {
@@ -171,23 +185,50 @@ impl Store {
     }
 }
 
+/// Problems of the rows of a file.
+#[derive(Default)]
+struct RowProblems {
+    first: Option<String>,
+    /// Number of rows with a problem after the first one.
+    more: usize,
+}
+
+impl RowProblems {
+    fn add_problem(&mut self, problem: Option<String>) {
+        match self.first {
+            Some(_) => self.more += usize::from(problem.is_some()),
+            None => self.first = problem,
+        }
+    }
+
+    fn describe(self) -> Option<String> {
+        let more = match self.more {
+            0 => String::new(),
+            1 => "; 1 more row has a problem".to_owned(),
+            more => format!("; {more} more rows have problems"),
+        };
+        Some(self.first? + &more)
+    }
+}
+
 fn verify_journal(path: &Path, check: &RowCheck, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
-    let mut problem = None;
+    let mut problems = RowProblems::default();
     loop {
         let rows = reader.next_rows(ROWS)?;
         if rows.is_empty() {
             break;
         }
         report.rows += rows.len() as u64;
-        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, find_problem(row, check)?)));
-        problem = problem.or_else(wrong);
+        for row in &rows {
+            problems.add_problem(find_problem(row, check).map(|problem| format!("key {}: {problem}", row.key)));
+        }
     }
     report.torn.extend(reader.torn_tail());
     if let Some(damage) = reader.damage() {
         report.problems.push(Problem { file: path.to_owned(), problem: damage.to_string() });
     }
-    Ok(problem)
+    Ok(problems.describe())
 }
 
 /// Returns the problem of a record: a wrong key, or what the caller's check reports.

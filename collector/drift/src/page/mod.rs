@@ -81,7 +81,7 @@ fn causes_section(drift: &Drift) -> String {
         return String::new();
     }
     let row = |cause: &super::Cause| {
-        format!("<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)))
+        format!("<tr><td>{}</td><td>{}</td></tr>", escape_html(&cause.name), escape_html(&before_after(cause)))
     };
     format!(
         "<h2>What differs between before and after</h2>\n<div class=\"wide\"><table class=\"texts\"><tr><th>setting</th>\

@@ -6,7 +6,7 @@ use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use targets::{HOST, Kind, Setting};
@@ -210,6 +210,13 @@ pub(super) fn format_setting<T: Serialize + std::fmt::Debug>(value: &T) -> Strin
         Ok(text) if text != "null" => text,
         _ => format!("{value:?}"),
     }
+}
+
+/// Removes elements that equal an earlier one. The order remains.
+pub(super) fn distinct<T: std::fmt::Debug>(values: Vec<T>) -> Vec<T> {
+    // Models contain numbers that cannot be hashed, so their text is compared.
+    let mut seen = HashSet::new();
+    values.into_iter().filter(|value| seen.insert(format!("{value:?}"))).collect()
 }
 
 /// Rejects an empty list and values that are not allowed.

@@ -1,5 +1,6 @@
 //! Settings of co-runs: which operators run concurrently, on which cores, and how they are measured.
 
+use super::config::distinct;
 use measure::Together;
 use measure::synthetic::Synthetic;
 use models::Parallel;
@@ -117,6 +118,16 @@ impl CoRun {
                 allowed.to_owned(),
             )
         })
+    }
+
+    /// Keeps the first of equal elements in every list, because each combination is planned once.
+    pub fn without_duplicates(self) -> CoRun {
+        CoRun {
+            sizes: distinct(self.sizes),
+            partners: distinct(self.partners),
+            parallel: distinct(self.parallel),
+            ..self
+        }
     }
 
     /// Returns the synthetic partners that these settings name.

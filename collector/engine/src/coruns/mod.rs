@@ -50,7 +50,7 @@ impl CoRunCampaign {
         repeat: Repeat,
         observer: Rc<dyn Observer>,
     ) -> Result<CoRunCampaign> {
-        let corun = corun.ok_or_else(|| {
+        let corun = corun.map(CoRun::without_duplicates).ok_or_else(|| {
             Failure::usage("the configuration has no table `[corun]`")
                 .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
         })?;
@@ -95,7 +95,7 @@ impl CoRunCampaign {
         let (outcomes, known_before) = self.run_missing(store, signal)?;
         if let Some(why) = &outcomes.broken {
             let failure = Failure::environment(format!("cannot start a worker: {why}"));
-            return Err(failure.with_hint(machine::SETUP_HINT));
+            return Err(failure.with_hint(machine::worker_hint()));
         }
         let records = self.read_records(store)?;
         Ok(CoRunReport {

@@ -22,6 +22,8 @@ use measure::counters::{Availability, CounterRequest, Step, list_available, papi
 use measure::host::{Facts, Noise};
 use measure::{Clock, HostClock};
 
+use crate::machine;
+
 /// Options of the checks of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DoctorRequest {
@@ -110,6 +112,8 @@ pub struct GpuCounters {
 /// All evidence about a machine, from which the findings follow.
 #[derive(Debug, Clone)]
 pub struct Evidence {
+    /// Path of the worker program, which compiles and runs code, or why there is none.
+    pub worker: Result<PathBuf, String>,
     /// Evidence about the GPU and its libraries.
     pub gpu: GpuFound,
     /// Facts about the machine.
@@ -175,6 +179,15 @@ const LIBRARIES: &[LibraryState] = &[
     },
 ];
 
+const WORKER: &str = "worker program";
+
+/// Returns whether something is missing without which nothing can be compiled or run.
+pub fn lacks_requirement(findings: &[Finding]) -> bool {
+    let is_required =
+        |topic: &str| topic == WORKER || LIBRARIES.iter().any(|library| library.is_required && library.topic == topic);
+    findings.iter().any(|finding| finding.status == Status::Missing && is_required(&finding.topic))
+}
+
 /// Checks this machine. Most of the time is spent on measuring noise.
 pub fn check_machine(request: &DoctorRequest) -> Vec<Finding> {
     judge_evidence(&collect_evidence(request))
@@ -186,6 +199,7 @@ fn collect_evidence(request: &DoctorRequest) -> Evidence {
         .map(|papi| PapiFound { version: papi.version_text(), components: papi.list_components() })
         .map_err(|error| error.to_string());
     Evidence {
+        worker: machine::find_worker(),
         gpu: find_gpu(),
         facts: Facts::read_facts(),
         perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
@@ -252,8 +266,8 @@ fn find_library(library: &'static LibraryState, folders: &[PathBuf]) -> LibraryF
 
 /// Judges the evidence: returns one finding per topic, in the order of importance.
 pub fn judge_evidence(evidence: &Evidence) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
-        evidence.libraries.iter().map(|found| library_finding(found, &evidence.library_folders)).collect();
+    let mut findings = vec![worker_finding(&evidence.worker)];
+    findings.extend(evidence.libraries.iter().map(|found| library_finding(found, &evidence.library_folders)));
     findings.extend([
         gpu::gpu_compiler(&evidence.gpu),
         gpu::gpu_device(&evidence.gpu),
@@ -281,6 +295,14 @@ fn new_finding(topic: &str, status: Status, found: impl Into<String>, consequenc
     // A finding without problems needs no advice.
     let (consequence, advice) = if status == Status::Ok { ("", "") } else { (consequence, advice) };
     Finding { topic, status, found, consequence: consequence.into(), advice: advice.into() }
+}
+
+fn worker_finding(found: &Result<PathBuf, String>) -> Finding {
+    let (status, found) = match found {
+        Ok(path) => (Status::Ok, path.display().to_string()),
+        Err(why) => (Status::Missing, why.clone()),
+    };
+    new_finding(WORKER, status, found, "nothing can be compiled or run", machine::WORKER_HINT)
 }
 
 fn library_finding(found: &LibraryFound, folders: &[PathBuf]) -> Finding {

@@ -17,6 +17,7 @@ fn evidence() -> Evidence {
         refusals: vec![Refusal { event: name.into(), step: Step::Papi, errno: Some(-7), why: "no such event".into() }],
     };
     Evidence {
+        worker: Err("no `bin/opcollect-worker`".into()),
         gpu: GpuFound {
             compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
             has_half_precision: false,
@@ -52,6 +53,7 @@ fn every_problem_has_a_consequence_and_advice() {
         .map(|one| format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice))
         .collect();
     expect![[r#"
+        Missing worker program: no `bin/opcollect-worker` | nothing can be compiled or run | the worker program must lie in the same folder as `opcollect`: the wheel contains both, and `scripts/opcollect` builds both
         Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or set their folder
@@ -120,6 +122,17 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
 }
 
 #[test]
+fn only_what_every_command_needs_is_required() {
+    let all = judge_evidence(&evidence());
+    let is_other = |finding: &&Finding| finding.topic != WORKER && !finding.topic.starts_with("TVM ");
+    let others: Vec<Finding> = all.iter().filter(is_other).cloned().collect();
+    assert!(lacks_requirement(&all) && !lacks_requirement(&others));
+    let counters = Finding { status: Status::Missing, ..others.last().expect("findings").clone() };
+    assert!(!lacks_requirement(&[counters]));
+    assert!(lacks_requirement(&all[..1]), "the worker program is required");
+}
+
+#[test]
 fn a_library_is_found_in_the_first_folder_that_has_it() {
     let folder = tempfile::tempdir().expect("folder");
     fs::write(folder.path().join("libtvm.so"), "").expect("file");
@@ -131,7 +144,7 @@ fn a_library_is_found_in_the_first_folder_that_has_it() {
 #[test]
 fn this_machine_is_judged() {
     let findings = check_machine(&DoctorRequest::default());
-    assert_eq!(findings.len(), LIBRARIES.len() + 17);
+    assert_eq!(findings.len(), LIBRARIES.len() + 18);
     for one in findings {
         assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
         assert!(!one.found.is_empty(), "{one:?}");

@@ -111,7 +111,7 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
     let broken = outcomes.map_err(Failure::environment)?.broken;
     datasets::choose_records(made, Choose::Middle).pop().ok_or_else(|| {
         let why = broken.unwrap_or_else(|| "its code was not built".to_owned());
-        Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
+        Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::worker_hint())
     })
 }
 

@@ -34,7 +34,8 @@ pub fn build_operator(text: &str) -> Result<Graph> {
     let parts =
         (form.make)(&arguments).map_err(|reason| in_words(format!("{reason}; for example `{}`", form.example)))?;
     arguments.check_all_used().map_err(in_words)?;
-    let graph = parts.into_graph(form.name)?;
+    let unfit = |error: Error| in_words(format!("{error}; for example `{}`", form.example));
+    let graph = parts.into_graph(form.name).map_err(unfit)?;
     let is_empty = |value: &Value| value.ty.shape.contains(&Dim::Known(0));
     if graph.values.iter().any(is_empty) {
         let reason = arguments

@@ -72,7 +72,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=2,co=64,k=3",
         expect![
-            "`conv` does not fit its inputs (f32[1,64,2,2], f32[64,64,3,3]): a window of 3 does not fit into 2 + 0 + 0 elements of spatial dimension 0"
+            "simple operator `conv2d:ci=64,hw=2,co=64,k=3`: `conv` does not fit its inputs (f32[1,64,2,2], f32[64,64,3,3]): a window of 3 does not fit into 2 + 0 + 0 elements of spatial dimension 0; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
         ],
     );
     check("conv2d:ci=64,hw=2,hw=3", expect!["simple operator `conv2d:ci=64,hw=2,hw=3`: `hw` is given twice"]);
@@ -112,7 +112,12 @@ fn mistakes() {
             "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: unknown value `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
         ],
     );
-    check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
+    check(
+        "relu:shape=-4",
+        expect![
+            "simple operator `relu:shape=-4`: `relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4; for example `relu:shape=1x64x56x56`"
+        ],
+    );
     check(
         "relu:shape=1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1",
         expect![

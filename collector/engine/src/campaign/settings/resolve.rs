@@ -4,7 +4,7 @@ use super::{ModelEntry, Settings};
 use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, SamplerName};
 use crate::campaign::config::{
     BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
-    check_each, check_target, format_setting,
+    check_each, check_target, distinct, format_setting,
 };
 use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
@@ -72,17 +72,31 @@ impl Settings {
         Ok(ResolvedConfig { config, loaded })
     }
 
+    /// Keeps the first of equal elements in every list, because each combination of elements is measured once.
+    fn without_duplicates(mut self) -> Settings {
+        self.model.batch = self.model.batch.map(distinct);
+        self.model.sequence = self.model.sequence.map(distinct);
+        self.model.phase = self.model.phase.map(distinct);
+        self.model.arch = self.model.arch.map(distinct);
+        self.sweep.samplers = self.sweep.samplers.map(distinct);
+        self.sweep.threads = self.sweep.threads.map(distinct);
+        self.sweep.cache = self.sweep.cache.map(distinct);
+        self.counters.events = distinct(self.counters.events);
+        self
+    }
+
     /// Validates all settings against the CPUs of this machine.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
-        if let Some(Err((field, found, allowed))) = self.night.as_ref().map(Night::check) {
+        let settings = self.without_duplicates();
+        if let Some(Err((field, found, allowed))) = settings.night.as_ref().map(Night::check) {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
-        if let Some(Err((field, found, allowed))) = self.corun.as_ref().map(|corun| corun.check(allowed_cpus)) {
+        if let Some(Err((field, found, allowed))) = settings.corun.as_ref().map(|corun| corun.check(allowed_cpus)) {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
-        let Settings { model, sweep, .. } = self;
+        let Settings { models, model, sweep, tune, measure, counters, limits, .. } = settings;
         let composite = parse_composite(model.target.as_deref().unwrap_or(HOST)).map_err(ConfigError::Target)?;
-        let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
+        let partners = distinct(composite.partners.iter().map(|partner| partner.name.to_owned()).collect());
         let options = TargetOptions {
             arch: model.arch,
             unit: model.unit,
@@ -96,16 +110,16 @@ impl Settings {
         let threads = sweep.threads.unwrap_or_else(|| if is_varied { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         check_each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
-        let batch = requested_batches(&self.models, model.batch)?;
-        self.models.iter().try_for_each(ModelEntry::check)?;
+        let batch = requested_batches(&models, model.batch)?;
+        models.iter().try_for_each(ModelEntry::check)?;
         let steps = decoding_steps(model.steps, model.phase.as_deref(), model.executor)?;
         let of_files = model.sequence.clone();
-        let tokens = token_combinations(&self.models, model.sequence, model.phase, steps)?;
-        let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
+        let tokens = token_combinations(&models, model.sequence, model.phase, steps)?;
+        let runs = models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
         check_each("models", &[runs], "the product of models, batch sizes and sequences is at most 65536", |n| {
             *n <= 1 << 16
         })?;
-        let models = self.models.iter().flat_map(|entry| {
+        let requests = models.iter().flat_map(|entry| {
             let tokens =
                 if entry.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
             let sequences: Vec<Option<i64>> = match &of_files {
@@ -132,14 +146,14 @@ impl Settings {
             })
         });
         let config = Config {
-            models: models.collect(),
+            models: distinct(requests.collect()),
             target,
             partners,
             backend: model.backend.unwrap_or_default(),
             threads,
             samplers: sweep.samplers.unwrap_or_else(|| vec![SamplerName::Template]),
             schedules: sweep.schedules.unwrap_or(8),
-            tune: self.tune.map(TuneSettings::resolve),
+            tune: tune.map(TuneSettings::resolve),
             fuse: model.fuse.unwrap_or_default(),
             attention: model.attention.unwrap_or(AttentionChoice::Fused),
             executor: model.executor.unwrap_or_default(),
@@ -147,9 +161,9 @@ impl Settings {
             cache: sweep.cache.unwrap_or_else(|| vec![CacheChoice::Warm]),
             seed: sweep.seed.unwrap_or(0),
             budget_seconds: sweep.budget_seconds,
-            measure: self.measure,
-            counters: self.counters,
-            limits: self.limits,
+            measure,
+            counters,
+            limits,
         };
         config.check()?;
         Ok(config)

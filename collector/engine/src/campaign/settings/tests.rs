@@ -170,5 +170,32 @@ fn models_of_the_zoo_have_canonical_names() {
             .expect("settings");
     let names: Vec<String> =
         settings.resolve(2).expect("sound").config.models.into_iter().map(|model| model.name).collect();
-    assert_eq!(names, ["mlp", "mlp"]);
+    assert_eq!(names, ["mlp"]);
+}
+
+#[test]
+fn repeated_elements_of_lists_are_dropped() {
+    let both = |repeated: &str, once: &str| {
+        let config = |text: &str| Settings::parse(text).unwrap().check(4).unwrap();
+        assert_eq!(config(repeated), config(once));
+    };
+    let model = "{ source = 'transformers', name = 'x' }";
+    both(
+        &format!(
+            "models = [{model}, {model}]\nbatch = [8, 1, 8]\nsequence = [16, 16]\nphase = ['decode', 'decode']\n\
+             steps = 2\nthreads = [2, 1, 1]\nsamplers = ['template', 'template']\ncache = ['warm', 'cold', 'warm']\n\
+             [counters]\nevents = ['cycles', 'cycles']"
+        ),
+        &format!(
+            "models = [{model}]\nbatch = [8, 1]\nsequence = [16]\nphase = ['decode']\nsteps = 2\nthreads = [2, 1]\n\
+             samplers = ['template']\ncache = ['warm', 'cold']\n[counters]\nevents = ['cycles']"
+        ),
+    );
+    let cuda = "models = [{ source = 'local', name = 'mlp' }]\ntarget = 'cuda'\n";
+    both(&format!("{cuda}arch = ['sm_90', 'sm_90']"), &format!("{cuda}arch = ['sm_90']"));
+    let corun = |text: &str| Settings::parse(text).unwrap().corun.unwrap().without_duplicates();
+    assert_eq!(
+        corun("[corun]\nsizes = [2, 2]\npartners = ['arithmetic', 'arithmetic']\nparallel = ['full', 'full']"),
+        corun("[corun]\nsizes = [2]\npartners = ['arithmetic']\nparallel = ['full']")
+    );
 }
