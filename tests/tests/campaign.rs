@@ -216,7 +216,7 @@ fn the_report_has_its_fields() {
         object.keys().cloned().collect::<Vec<_>>().join(" ")
     };
     expect_test::expect![
-        "attempts config_hash host host_class known_before load losses models outcomes peaks seconds source store target"
+        "attempts config_hash host host_class known_before load losses models outcomes peaks seconds source store target visits"
     ]
     .assert_eq(&fields(&report));
     expect_test::expect!["broken build_ms counts elsewhere held left passed_over run_ms"]
@@ -341,7 +341,7 @@ fn repeated_elements_of_lists_are_measured_once() {
                     --config quick.toml --threads 1,1 --cache warm,warm --sampler template,template --store store";
     let first = run(bench.opcollect(repeated)).expect(0);
     assert!(first.stdout.contains("\n2 attempts: 2 ok"), "{first}");
-    assert_eq!(first.stdout.matches("total of 1 operators").count(), 1, "{first}");
+    assert_eq!(first.stdout.matches("total of 1 operator with its best schedule:").count(), 1, "{first}");
     let again = run(collect(&bench, repeated)).expect(0);
     assert_eq!((count(&again, "attempts"), count(&again, "known_before")), (2, 2));
 }

@@ -45,7 +45,7 @@ fn crashes_are_retried_a_fixed_number_of_times() {
         assert_eq!(ran.json()["losses"][0]["outcome"], "crashed", "{ran}");
     }
     let ran = run(bench.opcollect(&format!("{starved} --retry-faults 1"))).expect(1);
-    assert!(ran.stdout.contains("1 attempts: nothing new, 1 known before"), "{ran}");
+    assert!(ran.stdout.contains("1 attempt: nothing new, 1 known before"), "{ran}");
     assert!(ran.stdout.contains("1 crashed: run: worker crashed with SIG"), "{ran}");
     let ran = run(collect(&bench, &format!("{one} --config quick.toml"))).expect(0);
     assert_eq!((count(&ran, "known_before"), ended(&ran, "ok")), (0, 1), "the third try is not starved\n{ran}");

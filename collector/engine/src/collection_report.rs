@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::uncounted::{UncountedCounter, describe_uncounted};
 use datasets::{KNOWN_WELL, Outcome, Peaks, Record, Store};
 use measure::host::Load;
-use report::Paper;
+use report::{Paper, format_count};
 use serde::Serialize;
 
 /// The report of a collection, serialised for scripts.
@@ -27,6 +27,7 @@ pub struct CollectionReport<'a> {
     config_hash: String,
     attempts: usize,
     /// Number of visits of all planned attempts; None for a search.
+    #[serde(skip_serializing_if = "Option::is_none")]
     visits: Option<usize>,
     known_before: usize,
     outcomes: &'a Outcomes,
@@ -101,7 +102,7 @@ pub fn describe_collection(session: &Session, done: &Collected, seconds: f64, pa
 
 fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
     let made = done.outcomes.describe_counts();
-    let mut text = format!("{} attempts: {made}", done.attempts);
+    let mut text = format!("{}: {made}", format_count(done.attempts, "attempt"));
     if done.known_before > 0 {
         text.push_str(&format!(", {} known before", done.known_before));
     }

@@ -304,8 +304,8 @@ impl<'a> StorePart<'a> {
 
     /// Passes on the selected records. Fails if there are none.
     fn for_each_selected(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
-        let rejected = self.for_each_record(receive)?;
-        if rejected.has_selected { Ok(()) } else { Err(self.no_record(&rejected)) }
+        let selection = self.for_each_record(receive)?;
+        if selection.has_selected { Ok(()) } else { Err(self.no_record(&selection)) }
     }
 
     fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<Selection> {

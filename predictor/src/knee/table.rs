@@ -27,6 +27,11 @@ pub fn find_table_knee(
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
     let mut rows = median_times(curves, operator, device)?;
+    // A new device is answered up to a stated number of threads.
+    if rows.is_empty() && most_threads.is_none() {
+        let known = curves.iter().filter(|curve| curve.operator == operator).map(|curve| curve.device.as_str());
+        return Err(Error::unknown_name("device", device, known));
+    }
     let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
     if let Some(most) = most_threads {
         rows.retain(|count, _| *count <= most);
@@ -88,12 +93,8 @@ fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }
-    let of_operator = || curves.iter().filter(|curve| curve.operator == operator);
-    if !of_operator().any(|curve| curve.device == device) {
-        return Err(Error::unknown_name("device", device, of_operator().map(|curve| curve.device.as_str())));
-    }
     let mut times: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for curve in of_operator().filter(|curve| curve.device == device) {
+    for curve in curves.iter().filter(|curve| curve.operator == operator && curve.device == device) {
         curve.points.iter().for_each(|(at, time_ns)| times.entry(*at as u32).or_default().push(*time_ns));
     }
     Ok(times.into_iter().map(|(at, mut times)| (at, median(&mut times))).collect())
@@ -129,7 +130,8 @@ mod tests {
         assert!(next != 16.0 && next != 8.0, "{next}");
         let first = find_table_knee(&curves, "net", "newer", None, Some(32)).expect_err("no row").to_string();
         assert!(first.contains("measure it with"), "{first}");
-        assert!(find_table_knee(&curves, "net", "newer", None, None).is_err());
+        let unknown = find_table_knee(&curves, "net", "newer", None, None).expect_err("no device").to_string();
+        assert!(unknown.contains("unknown device `newer`"), "{unknown}");
         let unknown = find_table_knee(&curves, "nets", "new", None, None).expect_err("no operator").to_string();
         assert!(unknown.contains("net"), "{unknown}");
     }

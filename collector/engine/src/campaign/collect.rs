@@ -154,6 +154,7 @@ pub fn collect_attempts<E: From<RowError>>(
         submitted: BTreeMap::new(),
         seen: EarlierVisits::default(),
         open: 0,
+        open_visits: 0,
         newest: 0,
         tickets: 0,
         waiting_since: None,
@@ -164,9 +165,7 @@ pub fn collect_attempts<E: From<RowError>>(
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
-    let in_flight = pass.submitted.values().flat_map(SubmittedJob::attempts);
-    let open: usize = in_flight.map(|one| pass.source.visits_of(&one.attempt)).sum();
-    outcomes.left = pass.source.attempts_left() + open;
+    outcomes.left = pass.source.attempts_left() + pass.open_visits;
     outcomes.held = pass.source.postponed_count();
     Ok(outcomes)
 }
@@ -182,6 +181,8 @@ struct Pass<'a, 'b, E> {
     seen: EarlierVisits,
     /// Number of this process's attempts that have no record yet.
     open: usize,
+    /// Number of visits that these attempts and their later visits are.
+    open_visits: usize,
     /// Number of this process's attempts in the newest batch.
     newest: usize,
     tickets: Ticket,
@@ -198,15 +199,6 @@ enum SubmittedJob {
     Build(Vec<ClaimedAttempt>),
     /// A run, with the columns of its record that are known before the run.
     Run(Box<ClaimedAttempt>, Box<Record>),
-}
-
-impl SubmittedJob {
-    fn attempts(&self) -> &[ClaimedAttempt] {
-        match self {
-            SubmittedJob::Build(attempts) => attempts,
-            SubmittedJob::Run(attempt, _) => std::slice::from_ref(attempt),
-        }
-    }
 }
 
 struct ClaimedAttempt {
@@ -294,6 +286,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if !ours.is_empty() {
             self.newest = ours.len();
             self.open += ours.len();
+            self.open_visits += ours.iter().map(|one| self.source.visits_of(&one.attempt)).sum::<usize>();
         }
         let mut groups: Vec<Vec<ClaimedAttempt>> = Vec::new();
         for one in ours {
@@ -390,6 +383,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             (self.callbacks.listener)(CampaignEvent::Progress(&message));
         }
         self.open -= 1;
+        self.open_visits -= self.source.visits_of(&one.attempt);
         Ok(())
     }
 

@@ -3,7 +3,9 @@
 use super::ServerQuestion;
 use crate::stdout_paper;
 use models::Choice;
-use report::{Table, format_duration, format_number, format_percent, format_range, number_column, text_column};
+use report::{
+    Table, format_count, format_duration, format_number, format_percent, format_range, number_column, text_column,
+};
 use serving::Source;
 use serving::pass_time::PassTime;
 use serving::plan::CallWork;
@@ -22,14 +24,14 @@ pub fn format_heading(question: &ServerQuestion) -> String {
     let (devices, name) = (deployment.device_count(), &deployment.device.name);
     let on = if devices == 1 { name.clone() } else { format!("{devices} × {name}") };
     format!(
-        "{} in {} (cache {}) on {on} with {},\n{} concurrent requests, prompts of {} and outputs of {} tokens",
+        "{} in {} (cache {}) on {on} with {},\n{}, prompts of {} and outputs of {}",
         deployment.model.name,
         deployment.formats.weights.name(),
         deployment.formats.cache.name(),
         deployment.framework.name(),
-        load.concurrency,
-        load.input_tokens,
-        load.output_tokens
+        format_count(load.concurrency, "concurrent request"),
+        format_count(load.input_tokens, "token"),
+        format_count(load.output_tokens, "token")
     )
 }
 

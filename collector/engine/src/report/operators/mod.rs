@@ -7,7 +7,8 @@ use datasets::{CacheState, KNOWN_WELL, Key, Outcome, Peaks, Record, find_fastest
 use job::space::{Knobs, Schedule, task_space};
 use models::Work;
 use report::{
-    Cell, Paper, Table, format_duration, format_number, format_percent, number_column, or_unknown, text_column,
+    Cell, Paper, Table, format_count, format_duration, format_number, format_percent, number_column, or_unknown,
+    text_column,
 };
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -315,11 +316,13 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
         table.add_row(row_cells(row));
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
+    let best = if calls == 1 { "its best schedule" } else { "their best schedules" };
     let mut text = format!(
-        "{}{batch}{}\n{}\ntotal of {calls} operators with their best schedules: {}{} ± {}",
+        "{}{batch}{}\n{}\ntotal of {} with {best}: {}{} ± {}",
         summary.model,
         summary.simulated.as_ref().map_or_else(String::new, |what| format!(", {what}")),
         table.format_for(paper),
+        format_count(calls, "operator"),
         if summary.simulated.is_some() { "simulated " } else { "" },
         format_duration(summary.total_ns),
         or_unknown(summary.total_spread, format_percent),
