@@ -56,8 +56,8 @@ impl Trees {
     fn add_whole_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let columns: Vec<u32> = (0..2 * self.features.max(1) as u32).collect();
         let keys = block_keys(matrix, rows, &columns);
-        for Span { root, depth } in &self.trees {
-            climb_tree(&self.nodes, &self.leaves, (*root as usize, *depth), &keys, sums);
+        for tree in &self.trees {
+            climb_tree(&self.nodes, &self.leaves, *tree, &keys, sums);
         }
     }
 
@@ -69,7 +69,7 @@ impl Trees {
             self.prune_tree(tree, &varying, &mut pruned);
             match pruned.depth {
                 0 => sums.iter_mut().for_each(|sum| *sum += pruned.leaves[0]),
-                depth => climb_tree(&pruned.nodes, &pruned.leaves, (0, depth), &keys, sums),
+                depth => climb_tree(&pruned.nodes, &pruned.leaves, Span { root: 0, depth }, &keys, sums),
             }
         }
     }
@@ -115,10 +115,10 @@ impl Trees {
 }
 
 /// Moves rows, given by their [`block_keys`], from a root through a number of levels, and adds their leaves to `sums`.
-fn climb_tree(nodes: &[Split], leaves: &[f32], (root, depth): (usize, u32), keys: &BlockKeys, sums: &mut [f32]) {
+fn climb_tree(nodes: &[Split], leaves: &[f32], tree: Span, keys: &BlockKeys, sums: &mut [f32]) {
     for (keys, sums) in keys.groups().zip(sums.chunks_mut(LANES)) {
-        let mut places = [root; LANES];
-        for _ in 0..depth {
+        let mut places = [tree.root as usize; LANES];
+        for _ in 0..tree.depth {
             for (lane, place) in places.iter_mut().enumerate() {
                 let node = &nodes[*place];
                 *place = node.next(keys[node.column()][lane]);
