@@ -175,11 +175,9 @@ pub fn run(eval: &Eval) -> Result<u8> {
 fn is_worse_than(file: &Path, gate: &Gate, evaluation: &Evaluation) -> Result<bool> {
     let compared = gate.compare(evaluation)?;
     let file = file.display();
-    let absent = &compared.not_compared;
-    let absent = (!absent.is_empty()).then(|| {
-        let names = absent.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if absent.len() > 5 { format!(" and {} more", absent.len() - 5) } else { String::new() };
-        format!("not compared with `{file}`, because only one side has an error: {names}{more}")
+    let absent = (!compared.not_compared.is_empty()).then(|| {
+        let names = compared.not_compared.join(", ");
+        format!("not compared with `{file}`, because only one side has an error: {names}")
     });
     let worse = (!compared.worse.is_empty()).then(|| format!("worse than `{file}`: {}", compared.worse.join("; ")));
     print_notes("warning", absent.into_iter().chain(worse));

@@ -38,20 +38,20 @@ impl Gate {
         Ok(Gate::Evaluation(Box::new(before)))
     }
 
+    fn operators(&self) -> BTreeSet<&str> {
+        match self {
+            Gate::Predictor(before) => before.learned.operators.keys().map(String::as_str).collect(),
+            Gate::Evaluation(before) => before.operators.keys().map(String::as_str).collect(),
+        }
+    }
+
     /// Compares the errors of all operators that both have. Fails if there is none.
     pub fn compare(&self, evaluation: &Evaluation) -> Result<Comparison> {
-        let (worse, compared, before) = match self {
-            Gate::Predictor(before) => {
-                let operators: BTreeSet<&str> = before.learned.operators.keys().map(String::as_str).collect();
-                let (worse, compared) = compare_with_predictor(evaluation, before);
-                (worse, compared, operators)
-            }
-            Gate::Evaluation(before) => {
-                let operators: BTreeSet<&str> = before.operators.keys().map(String::as_str).collect();
-                let (worse, compared) = compare_with_evaluation(evaluation, before);
-                (worse, compared, operators)
-            }
+        let (worse, compared) = match self {
+            Gate::Predictor(before) => compare_with_predictor(evaluation, before),
+            Gate::Evaluation(before) => compare_with_evaluation(evaluation, before),
         };
+        let before = self.operators();
         let now: BTreeSet<&str> = evaluation.operators.keys().map(String::as_str).collect();
         if compared.is_empty() {
             let names = |names: &BTreeSet<&str>| match names.len() {
