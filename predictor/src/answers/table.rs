@@ -32,7 +32,10 @@ pub fn answer_table(
     let question = |row: usize| {
         let cells: Vec<_> =
             table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect();
-        (operator_text(&cells, mapping), queries::parse_row(&cells, usual, mapping))
+        (
+            queries::operator_text(&cells, mapping).unwrap_or_default().to_owned(),
+            queries::parse_row(&cells, usual, mapping),
+        )
     };
     let parsed: Vec<(String, Result<(Operator, Setting)>)> = (0..table.rows).map(question).collect();
     if parsed.iter().all(|(_, parsed)| parsed.is_err())
@@ -53,17 +56,6 @@ pub fn answer_table(
     let rows: Vec<RowAnswer> = parsed.into_iter().map(answer).collect();
     let refused = rows.iter().filter(|row| row.answer.is_none()).count();
     Ok(TableAnswers { rows, refused })
-}
-
-/// Returns the text of a row's operator, or nothing if the row has none.
-fn operator_text(cells: &[(String, Cell)], mapping: Option<&Mapping>) -> String {
-    let (column, _) = mapping.map_or(("operator", "device"), Mapping::key_columns);
-    let texts = cells.iter().filter(|(name, _)| [column, "operator"].contains(&name.as_str()));
-    let word = texts.map(|(_, cell)| cell).find_map(|cell| match cell {
-        Cell::Word(word) => Some(word.clone()),
-        _ => None,
-    });
-    word.unwrap_or_default()
 }
 
 fn cell_value(cells: &Cells, row: usize) -> Cell {

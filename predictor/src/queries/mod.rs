@@ -4,7 +4,7 @@ mod networks;
 mod threads;
 mod totals;
 
-pub use networks::{FileInputs, ModelSource, NetworkQuestion, is_network, is_operator};
+pub use networks::{ModelSource, NetworkQuestion, is_network, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
 pub use totals::{
     HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total_time, widest_kind,
@@ -72,15 +72,14 @@ pub enum Cell {
 /// Missing cells take the values of `usual`.
 pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
     let known = mapping.map(Mapping::mapped_columns);
-    let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
+    let (operator_column, device_column) = key_columns(mapping);
     let mut setting = usual.clone();
-    let mut text = None;
     let mut sizes = BTreeMap::new();
     for (name, cell) in cells {
         let wrong = |kind: &str| Error::Query(format!("the column `{name}` must contain {kind}"));
         match (name.as_str(), cell) {
             (_, Cell::Absent) => {}
-            (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
+            (name, Cell::Word(_)) if [operator_column, "operator"].contains(&name) => {}
             (name, Cell::Word(word)) if [device_column, "device"].contains(&name) => {
                 setting.device = Some(word.clone());
             }
@@ -105,7 +104,8 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
             }
         }
     }
-    let text = text.ok_or_else(|| Error::Query(format!("the row has no `{operator_column}`")))?;
+    let text =
+        operator_text(cells, mapping).ok_or_else(|| Error::Query(format!("the row has no `{operator_column}`")))?;
     match mapping.filter(|_| !text.contains(':')) {
         Some(mapping) => {
             let work = mapping.work_from_columns(text, &sizes).map_err(|problem| unreadable_operator(text, problem))?;
@@ -115,6 +115,20 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
         }
         None => Ok((parse_operator(text, mapping)?, setting)),
     }
+}
+
+/// Returns the text of a row's operator, if the row has one.
+pub(crate) fn operator_text<'a>(cells: &'a [(String, Cell)], mapping: Option<&Mapping>) -> Option<&'a str> {
+    let (operator_column, _) = key_columns(mapping);
+    cells.iter().rev().find_map(|(name, cell)| match cell {
+        Cell::Word(word) if [operator_column, "operator"].contains(&name.as_str()) => Some(word.as_str()),
+        _ => None,
+    })
+}
+
+/// Returns the columns that name the operator and the device.
+fn key_columns(mapping: Option<&Mapping>) -> (&str, &str) {
+    mapping.map_or(("operator", "device"), Mapping::key_columns)
 }
 
 impl Setting {
