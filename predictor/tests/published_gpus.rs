@@ -12,7 +12,7 @@ fn resnet(device: &str) -> NetworkAnswer {
     let setting = Setting { device: Some(device.to_owned()), extrapolate: true, ..Setting::default() };
     let conditions = Conditions::new(&predictor, setting).expect("the device is described");
     let question =
-        NetworkQuestion { source: ModelSource::Local, name: "resnet-18", batch: 1, tokens: 128, inputs: None };
+        NetworkQuestion { source: ModelSource::Local, name: "resnet-18", batch: 1, tokens: 128, options: None };
     predict_network(&conditions, &question, &Run::default()).expect("an answer")
 }
 

@@ -9,7 +9,7 @@ fn work(text: &str) -> Work {
 
 #[test]
 fn a_transposed_convolution_has_channels_for_columns() {
-    let dcgan = NetworkQuestion { source: ModelSource::Local, name: "dcgan", batch: 2, tokens: 1, inputs: None };
+    let dcgan = NetworkQuestion { source: ModelSource::Local, name: "dcgan", batch: 2, tokens: 1, options: None };
     let found: Vec<_> = dcgan
         .distinct_operators()
         .expect("a network")

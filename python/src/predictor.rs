@@ -122,7 +122,7 @@ impl Predictor {
                 predictor::Error::unknown_name("source of models", source, known)
             };
             let source = ModelSource::from_name(source).ok_or_else(unknown)?;
-            let question = NetworkQuestion { source, name, batch, tokens: sequence, inputs: None };
+            let question = NetworkQuestion { source, name, batch, tokens: sequence, options: None };
             let operators = question.distinct_operators()?;
             let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
             let total = queries::total_time(&operators, &layers, &Run::default());

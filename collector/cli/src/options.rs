@@ -9,6 +9,7 @@ use engine::flags::choice_parser;
 use engine::repeat::DEFAULT_RETRY_FAULTS;
 use measure::Plan;
 use models::Parallel;
+use readers::inputs::OpenInputs;
 use report::quantity::whole_seconds;
 use std::path::PathBuf;
 
@@ -158,23 +159,8 @@ pub struct Models {
     /// with changed fields as in `llama-7b:num_hidden_layers=2`.
     #[arg(long, visible_alias = "model", value_name = "NAME")]
     pub modelname: Vec<String>,
-    /// Shape of a model input, as NAME=1x3x224x224; repeatable
-    ///
-    /// For files with dynamic dimensions. In ONNX files, dimensions of the same name have the same size in all inputs;
-    /// --batchsize sets a dimension with `batch` in its name, or the first one if it is called `N` or has no name;
-    /// --sequence sets a dimension with the name of a sequence length. Other dynamic dimensions need this option.
-    /// Several shapes for one input make a model of several sizes.
-    #[arg(long, value_name = "NAME=SHAPE")]
-    pub shape: Vec<String>,
-    /// Bind an input of an ONNX file to numbers; repeatable
-    ///
-    /// The input becomes a constant, so that shapes, branches and trip counts of loops that depend on it are known.
-    /// NAME=VALUE sets all elements to one number, NAME=1,2,3 sets each. Example: --bind sr=16000
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub bind: Vec<String>,
-    /// Skip unsupported operators of a file, with a warning
-    #[arg(long)]
-    pub skip_unsupported: bool,
+    #[command(flatten)]
+    pub inputs: OpenInputs,
     #[command(flatten)]
     pub settings: ModelSettings,
     /// Read settings from this TOML file; flags take precedence

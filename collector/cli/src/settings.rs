@@ -8,7 +8,7 @@ use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
 use models::{Choice, names};
-use readers::inputs::{parse_binding, parse_shape};
+use readers::inputs::OpenInputs;
 use std::collections::BTreeMap;
 
 /// Returns the configuration of commands that measure or build without search.
@@ -64,19 +64,15 @@ fn merge_settings(models: &Models, sweep: &Sweep) -> Result<Settings> {
 
 fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     if models.model_names().next().is_none() {
-        if !models.shape.is_empty() || !models.bind.is_empty() || models.skip_unsupported {
+        if models.inputs.is_given() {
             let message = "`--shape`, `--bind` and `--skip-unsupported` need a model";
             let hint = "in a configuration, give `shapes`, `values` and `skip_unsupported`";
             return Err(Failure::usage(message).with_hint(hint));
         }
         return Ok(None);
     }
-    let sizes = parse_sizes(&models.shape)?;
-    let values = models
-        .bind
-        .iter()
-        .map(|text| parse_binding(text).map_err(Failure::usage))
-        .collect::<Result<BTreeMap<_, _>>>()?;
+    let sizes = parse_sizes(&models.inputs)?;
+    let values = models.inputs.parse_values().map_err(Failure::usage)?;
     let mut entries = Vec::new();
     for name in models.model_names() {
         let source = model_source(models.modelsource, name)?;
@@ -85,7 +81,7 @@ fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
             name: name.clone(),
             shapes: shapes.clone(),
             values: values.clone(),
-            skip_unsupported: models.skip_unsupported,
+            skip_unsupported: models.inputs.skip_unsupported,
         }));
     }
     Ok(Some(entries))
@@ -135,12 +131,8 @@ fn unknown_model(name: &str) -> Failure {
 
 /// Parses input shapes. Returns one map from names to shapes per model size: the n-th shape of an input belongs to the
 /// n-th size, and the only shape of an input to all sizes.
-fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
-    let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
-    for text in texts {
-        let (name, extents) = parse_shape(text).map_err(Failure::usage)?;
-        given.entry(name).or_default().push(extents);
-    }
+fn parse_sizes(inputs: &OpenInputs) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
+    let given = inputs.parse_shapes().map_err(Failure::usage)?;
     let count = given.values().map(Vec::len).max().unwrap_or(1);
     if let Some((name, shapes)) = given.iter().find(|(_, shapes)| shapes.len() != 1 && shapes.len() != count) {
         let message = format!("`--shape` gives `{name}` {} shapes and another input {count}", shapes.len());

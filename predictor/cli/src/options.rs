@@ -4,11 +4,10 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
 use models::Choice;
-use predictor::queries::{FileInputs, ModelSource};
+use predictor::queries::ModelSource;
 use predictor::{Error, Result};
-use readers::inputs;
+use readers::inputs::OpenInputs;
 use samples::records::{self, Policy};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -68,47 +67,6 @@ pub struct PredictorFlags {
     pub calibration: Option<PathBuf>,
 }
 
-/// Inputs of model files, as for `opcollect`.
-#[derive(Clone, Debug, Default, Args)]
-pub struct FileInputFlags {
-    /// Shape of an input of a file, as NAME=1x3x224x224; repeatable
-    ///
-    /// For files with dynamic dimensions that --batchsize does not set.
-    #[arg(long, value_name = "NAME=SHAPE")]
-    pub shape: Vec<String>,
-    /// Bind an input of an ONNX file to numbers; repeatable
-    ///
-    /// NAME=VALUE sets all elements to one number, NAME=1,2,3 sets each.
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub bind: Vec<String>,
-    /// Leave unsupported operators of a file out, with a warning
-    #[arg(long)]
-    pub skip_unsupported: bool,
-}
-
-impl FileInputFlags {
-    pub fn is_given(&self) -> bool {
-        !self.shape.is_empty() || !self.bind.is_empty() || self.skip_unsupported
-    }
-
-    pub fn parse_inputs(&self) -> Result<FileInputs> {
-        let (mut shapes, mut values) = (BTreeMap::new(), BTreeMap::new());
-        for text in &self.shape {
-            let (name, extents) = inputs::parse_shape(text).map_err(Error::Query)?;
-            if shapes.insert(name, extents).is_some() {
-                return Err(Error::Query(format!("`--shape {text}` is the second shape of this input")));
-            }
-        }
-        for text in &self.bind {
-            let (name, numbers) = inputs::parse_binding(text).map_err(Error::Query)?;
-            if values.insert(name, numbers).is_some() {
-                return Err(Error::Query(format!("`--bind {text}` sets this input twice")));
-            }
-        }
-        Ok(FileInputs { shapes, values, skip_unsupported: self.skip_unsupported })
-    }
-}
-
 #[derive(Clone, Debug, Args)]
 pub struct TimesFlags {
     /// Store with records of this machine on up to --threads threads
@@ -154,6 +112,20 @@ pub fn sequence_length(given: Option<i64>, mut sources: impl Iterator<Item = Mod
         )),
         _ => Ok(given.unwrap_or(SEQUENCE)),
     }
+}
+
+/// Returns the options of the reader of model files. Each input has one shape.
+pub fn reader_options(flags: &OpenInputs) -> Result<readers::Options> {
+    let one_shape = |(name, mut shapes): (String, Vec<Vec<i64>>)| match shapes.len() {
+        1 => Ok((name, shapes.remove(0))),
+        count => Err(Error::Query(format!("`--shape` gives `{name}` {count} shapes, but a prediction is for one"))),
+    };
+    Ok(readers::Options {
+        shapes: flags.parse_shapes().map_err(Error::Query)?.into_iter().map(one_shape).collect::<Result<_>>()?,
+        values: flags.parse_values().map_err(Error::Query)?,
+        skip_unsupported: flags.skip_unsupported,
+        ..readers::Options::default()
+    })
 }
 
 /// Returns an error for the first given flag of a list; none of these flags would affect the subject.

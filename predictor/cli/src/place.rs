@@ -119,7 +119,7 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
     print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
-    let question = NetworkQuestion { source, name: model, batch: arguments.batchsize, tokens, inputs: None };
+    let question = NetworkQuestion { source, name: model, batch: arguments.batchsize, tokens, options: None };
     let name = file_label(&file);
     let (table, edges) = times_of_network((&predictor, &name), &question, &arguments.device)?;
     Ok((question.describe(), table, edges))

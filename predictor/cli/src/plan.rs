@@ -113,7 +113,8 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let source = ModelSource::infer_source(arguments.modelsource, &arguments.model);
     let tokens = sequence_length(arguments.sequence, [source].into_iter())?;
     let known = read_times(&arguments.times, false)?;
-    let question = NetworkQuestion { source, name: &arguments.model, batch: arguments.batchsize, tokens, inputs: None };
+    let question =
+        NetworkQuestion { source, name: &arguments.model, batch: arguments.batchsize, tokens, options: None };
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
     let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();

@@ -4,7 +4,6 @@ use super::{Operator, graph_operators};
 use crate::error::{Error, Result};
 use models::Choice;
 use readers::{Imported, Skipped};
-use std::collections::BTreeMap;
 use std::path::Path;
 use zoo::transformers;
 
@@ -42,14 +41,6 @@ pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")
 }
 
-/// What files leave open: shapes and values of inputs, and operators without a rule.
-#[derive(Clone, Debug, Default)]
-pub struct FileInputs {
-    pub shapes: BTreeMap<String, Vec<i64>>,
-    pub values: BTreeMap<String, Vec<f64>>,
-    pub skip_unsupported: bool,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkQuestion<'a> {
     pub source: ModelSource,
@@ -57,7 +48,8 @@ pub struct NetworkQuestion<'a> {
     pub name: &'a str,
     pub batch: i64,
     pub tokens: i64,
-    pub inputs: Option<&'a FileInputs>,
+    /// Options for the reader of a file; the batch size is that of the question.
+    pub options: Option<&'a readers::Options>,
 }
 
 impl NetworkQuestion<'_> {
@@ -89,12 +81,11 @@ impl NetworkQuestion<'_> {
 
     /// Returns the graph and the operators that were left out.
     fn read_graph(&self) -> Result<(models::Graph, Vec<Skipped>)> {
-        let NetworkQuestion { source, name, batch, tokens, inputs } = *self;
+        let NetworkQuestion { source, name, batch, tokens, options } = *self;
         if batch < 1 {
             return Err(Error::Query(format!("batch size {batch} must be at least 1")));
         }
-        let FileInputs { shapes, values, skip_unsupported } = inputs.cloned().unwrap_or_default();
-        let options = readers::Options { batch, shapes, values, skip_unsupported, ..readers::Options::default() };
+        let options = readers::Options { batch, ..options.cloned().unwrap_or_default() };
         let file = Path::new(name);
         let whole = |graph| (graph, Vec::new());
         let imported = |imported: Imported| (imported.graph, imported.skipped);
@@ -120,7 +111,7 @@ mod tests {
     fn networks_come_from_every_source() {
         let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests/tflite-cases/one_layer_int8");
         let kinds = |source: ModelSource, name: &str| {
-            let operators = NetworkQuestion { source, name, batch: 1, tokens: 16, inputs: None }
+            let operators = NetworkQuestion { source, name, batch: 1, tokens: 16, options: None }
                 .distinct_operators()
                 .expect("a network");
             operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()
@@ -135,7 +126,7 @@ mod tests {
             name: "no such file.pt2",
             batch: 1,
             tokens: 16,
-            inputs: None,
+            options: None,
         };
         let refused = question.distinct_operators().expect_err("there is no file");
         assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
@@ -144,7 +135,7 @@ mod tests {
     #[test]
     fn missing_files_and_batches_without_samples_are_named() {
         let refusal = |source, name, batch| {
-            let refused = NetworkQuestion { source, name, batch, tokens: 16, inputs: None }.distinct_operators();
+            let refused = NetworkQuestion { source, name, batch, tokens: 16, options: None }.distinct_operators();
             refused.expect_err(name).to_string()
         };
         assert_eq!(refusal(ModelSource::Local, "absent.json", 1), "cannot read `absent.json`: no such file");

@@ -142,7 +142,8 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
     let of_model = match &request.model {
         Some(name) => {
             let batch = request.batch.unwrap_or(1);
-            NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1, inputs: None }.distinct_operators()?
+            NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1, options: None }
+                .distinct_operators()?
         }
         None => Vec::new(),
     };

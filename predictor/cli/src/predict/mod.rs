@@ -7,15 +7,16 @@ mod texts;
 use crate::kernels::{self, KernelQuestion};
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
-use crate::options::{FileInputFlags, PredictorFlags, model_source, parse_not_negative, refuse_flags, sequence_length};
+use crate::options::{PredictorFlags, model_source, parse_not_negative, reader_options, refuse_flags, sequence_length};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
 use learn::levels::LEVELS;
 use learn::predictor::Basis;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network, predict_operators};
 use predictor::origin::Origin;
-use predictor::queries::{self, FileInputs, ModelSource, NetworkQuestion, Operator, Run, Setting};
+use predictor::queries::{self, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use predictor::{Error, Result};
+use readers::inputs::OpenInputs;
 use report::terminal::print_notes;
 use serde_json::json;
 use serving::architecture::Architecture;
@@ -55,7 +56,7 @@ pub struct Predict {
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
     #[command(flatten)]
-    pub file_inputs: FileInputFlags,
+    pub inputs: OpenInputs,
     /// Sequence length of a transformer, in tokens [default: 128]
     #[arg(long, value_name = "N")]
     pub sequence: Option<i64>,
@@ -167,7 +168,7 @@ impl Predict {
             ("--overlap", self.overlap != 0.0),
             ("--sequence", self.sequence.is_some()),
             ("--modelsource", self.modelsource.is_some()),
-            ("--shape, --bind and --skip-unsupported", self.file_inputs.is_given()),
+            ("--shape, --bind and --skip-unsupported", self.inputs.is_given()),
         ];
         let for_predictors = [
             ("--threads", self.threads.is_some()),
@@ -199,7 +200,7 @@ impl Predict {
 }
 
 /// Returns the questions about the models.
-fn network_questions<'a>(predict: &'a Predict, inputs: &'a FileInputs) -> Result<Vec<NetworkQuestion<'a>>> {
+fn network_questions<'a>(predict: &'a Predict, options: &'a readers::Options) -> Result<Vec<NetworkQuestion<'a>>> {
     let source = |name: &String| ModelSource::infer_source(predict.modelsource, name);
     let tokens = sequence_length(predict.sequence, predict.model.iter().map(source))?;
     let questions = predict.model.iter().map(|name| NetworkQuestion {
@@ -207,14 +208,14 @@ fn network_questions<'a>(predict: &'a Predict, inputs: &'a FileInputs) -> Result
         name,
         batch: predict.batchsize,
         tokens,
-        inputs: Some(inputs),
+        options: Some(options),
     });
     Ok(questions.collect())
 }
 
 fn answer_query(predict: &Predict) -> Result<u8> {
-    let inputs = predict.file_inputs.parse_inputs()?;
-    let questions = network_questions(predict, &inputs)?;
+    let options = reader_options(&predict.inputs)?;
+    let questions = network_questions(predict, &options)?;
     let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
     if let Some(path) = &predict.data {
         return table::predict_table(&predictor, path, mapping.as_ref(), predict);

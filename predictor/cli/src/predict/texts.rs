@@ -127,7 +127,7 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, run: &Run, level: u8
         let each = format_duration(start_ns);
         let _ = write!(
             text,
-            "\nof it, {each} per operator are learned: a framework launched each operator separately in the training data; a \
+            "\nlearned dispatch takes {each} per operator, because a framework launched each operator separately in the training data; a \
              compiled model or a launch graph needs less. `oppredict adapt` corrects the predictor with your measurements"
         );
     }
