@@ -13,8 +13,8 @@ use std::time::Duration;
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// Returns a number that is 0 until a signal is received, and then the number of that signal. The first signal ends the
-/// run after the attempt in flight, another signal ends the process at once. Programs such as `timeout` send a signal to
-/// the process and to its group, so a signal that follows within `REPEAT` is the same one.
+/// run after the attempt in flight, the second signal ends the process at once. Programs such as `timeout` signal both the
+/// process and its group, so signals within `REPEAT` of the first one are ignored.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;

@@ -89,7 +89,7 @@ impl Store {
                 }
             }
         }
-        // Progress is no data, so an error is ignored.
+        // Status files contain no records, so an error is ignored.
         let _ = self.remove_ended_statuses();
         Ok(report)
     }

@@ -181,7 +181,7 @@ struct Pass<'a, 'b, E> {
     seen: EarlierVisits,
     /// Number of this process's attempts that have no record yet.
     open: usize,
-    /// Number of visits that these attempts and their later visits are.
+    /// Number of visits of these attempts, including their later visits.
     open_visits: usize,
     /// Number of this process's attempts in the newest batch.
     newest: usize,

@@ -34,7 +34,7 @@ pub trait Source {
     /// Returns the number of attempts that the source still expects to propose.
     fn attempts_left(&self) -> usize;
 
-    /// Returns how many of these attempts are left because of one in flight.
+    /// Returns the number of remaining attempts that an attempt in flight stands for, including itself.
     fn visits_of(&self, _attempt: &Attempt) -> usize {
         1
     }
