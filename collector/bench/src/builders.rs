@@ -83,13 +83,15 @@ impl Builders {
         self.feed_builders(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
     }
 
-    /// Waits until no build occupies the CPUs of a run, without starting new builds.
+    /// Waits until no build occupies the CPUs of a run. Meanwhile, builders work on all other CPUs.
     pub fn vacate_cpus(&mut self, run_cpus: &[usize]) {
+        let in_the_way = |slot: &BuilderSlot| slot.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
         loop {
-            let in_the_way = |slot: &BuilderSlot| slot.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
-            let waiting: Vec<_> =
-                self.slots.iter().map(|slot| slot.supervisor.pending_request().filter(|_| in_the_way(slot))).collect();
-            let Some(place) = wait_any(&waiting) else { return };
+            self.feed_idle_builders(run_cpus);
+            if !self.slots.iter().any(|slot| slot.number.is_some() && in_the_way(slot)) {
+                return;
+            }
+            let Some(place) = wait_any(&self.waiting_builders()) else { return };
             self.receive_build(place);
         }
     }

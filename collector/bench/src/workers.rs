@@ -46,6 +46,7 @@ pub struct Workers {
     /// Waiting runs during which builders must pause.
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
+    /// Whether all waiting wide runs are due, before builders get new jobs.
     builders_pause: bool,
     /// Runner process number that the last job requested from a process without turns. A job with a greater number
     /// gets a new process.
@@ -149,13 +150,11 @@ impl Workers {
     }
 
     fn next_due(&mut self) -> Option<(Ticket, WorkerRun)> {
-        if let Some(narrow) = self.narrow.pop_front() {
-            return Some(narrow);
-        }
-        self.builders_pause |= self.wide.len() >= self.wide_runs || self.builders.are_idle();
-        let wide = if self.builders_pause { self.wide.pop_front() } else { None };
+        // During a pause, a narrow run would start a build, for which the next wide run would have to wait.
+        self.builders_pause |= self.wide.len() >= self.wide_runs || self.builders.are_idle() && self.narrow.is_empty();
+        let due = if self.builders_pause { self.wide.pop_front() } else { None };
         self.builders_pause &= !self.wide.is_empty();
-        wide
+        due.or_else(|| self.narrow.pop_front())
     }
 
     fn perform_run(&mut self, run: WorkerRun) -> Ran {
@@ -406,5 +405,61 @@ fn call_runner<Job: Serialize>(
             Some(builder) if builder < place => builders.receive_build(builder),
             Some(_) | None => return runner.receive_reply(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::{Evaluator, Method};
+
+    fn workers(wide_runs: usize) -> Workers {
+        Workers::new(
+            Path::new("never-started"),
+            &WorkerLimits {
+                builders: 2,
+                builder_cpus: vec![0, 1],
+                overlap: true,
+                wide_runs,
+                start_deadline: Duration::from_secs(1),
+                build_deadline: Duration::from_secs(1),
+                build_memory_bytes: 1 << 30,
+                run_memory_bytes: 1 << 30,
+                runner_jobs: 1,
+                spin_count: 0,
+            },
+        )
+    }
+
+    fn queue(workers: &mut Workers, ticket: Ticket, cpus: &[usize]) {
+        let job = RunJob::library_run(String::new(), cpus.to_vec(), Method::Evaluate(Evaluator::default()));
+        // No CPU is a sibling of another.
+        workers.topology = Topology::default();
+        workers.queue_run(ticket, WorkerRun::Code(job, Duration::from_secs(1)));
+    }
+
+    fn tickets_due(workers: &mut Workers) -> Vec<Ticket> {
+        std::iter::from_fn(|| workers.next_due()).map(|(ticket, _)| ticket).collect()
+    }
+
+    #[test]
+    fn narrow_runs_wait_until_a_batch_of_wide_runs_has_ended() {
+        let mut workers = workers(2);
+        queue(&mut workers, 0, &[0, 1]);
+        queue(&mut workers, 1, &[0]);
+        queue(&mut workers, 2, &[0, 1]);
+        assert_eq!(workers.next_due().map(|(ticket, _)| ticket), Some(0));
+        // A build that ended meanwhile adds runs.
+        queue(&mut workers, 3, &[0]);
+        queue(&mut workers, 4, &[0, 1]);
+        assert_eq!(tickets_due(&mut workers), [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn a_few_wide_runs_are_due_when_nothing_else_is_left() {
+        let mut workers = workers(2);
+        queue(&mut workers, 0, &[0, 1]);
+        queue(&mut workers, 1, &[0]);
+        assert_eq!(tickets_due(&mut workers), [1, 0]);
     }
 }
