@@ -59,7 +59,8 @@ pub struct Filter {
 pub struct PredictorFlags {
     /// Predictor file of `train` [default: built-in, by device]
     ///
-    /// The default is the built-in predictor for CPUs, or that for GPUs if --device is a GPU or with --mapping.
+    /// The default is the built-in predictor for CPUs, or that for GPUs with --mapping. In commands with --device it is
+    /// also that for GPUs if the device is a GPU.
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Calibration file of `adapt --this-host --out` [default: the stored calibration of this machine]
