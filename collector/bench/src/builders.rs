@@ -80,17 +80,13 @@ impl Builders {
 
     /// Starts queued jobs on idle builders whose CPU is not used by a run.
     pub fn feed_idle_builders(&mut self, run_cpus: &[usize]) {
-        self.feed_builders(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
+        self.feed_builders(&|cpu| is_outside(cpu, run_cpus));
     }
 
     /// Waits until no build occupies the CPUs of a run. Meanwhile, builders work on all other CPUs.
     pub fn vacate_cpus(&mut self, run_cpus: &[usize]) {
-        let in_the_way = |slot: &BuilderSlot| slot.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
-        loop {
+        while self.slots.iter().any(|slot| slot.number.is_some() && !is_outside(slot.cpu, run_cpus)) {
             self.feed_idle_builders(run_cpus);
-            if !self.slots.iter().any(|slot| slot.number.is_some() && in_the_way(slot)) {
-                return;
-            }
             let Some(place) = wait_any(&self.waiting_builders()) else { return };
             self.receive_build(place);
         }
@@ -141,4 +137,9 @@ impl Builders {
             }
         }
     }
+}
+
+/// Returns whether a builder leaves the CPUs of a run free. A builder without a CPU of its own may work on any of them.
+fn is_outside(builder_cpu: Option<usize>, run_cpus: &[usize]) -> bool {
+    builder_cpu.is_some_and(|cpu| !run_cpus.contains(&cpu))
 }

@@ -1,7 +1,7 @@
 //! The bench of this machine: builder and runner processes. Runs are sequential, and no CPU core builds and runs at the
 //! same time. A run that leaves CPUs to builders overlaps with builds. A run that needs all CPUs makes builders pause,
-//! so it is delayed until several such runs are waiting, or nothing is left to build. `docs/performance.md` describes
-//! the effect of the overlap on times.
+//! so it is delayed until a batch of such runs is waiting, or nothing is left to build. The batch then runs as a whole.
+//! `docs/performance.md` describes the effect of the overlap on times.
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions};
@@ -46,7 +46,7 @@ pub struct Workers {
     /// Waiting runs during which builders must pause.
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
-    /// Whether all waiting wide runs are due, before builders get new jobs.
+    /// Whether the waiting wide runs are due. Until none of them is left, neither builds nor narrow runs start.
     builders_pause: bool,
     /// Runner process number that the last job requested from a process without turns. A job with a greater number
     /// gets a new process.
@@ -413,28 +413,25 @@ mod tests {
     use super::*;
     use measure::{Evaluator, Method};
 
-    fn workers(wide_runs: usize) -> Workers {
-        Workers::new(
-            Path::new("never-started"),
-            &WorkerLimits {
-                builders: 2,
-                builder_cpus: vec![0, 1],
-                overlap: true,
-                wide_runs,
-                start_deadline: Duration::from_secs(1),
-                build_deadline: Duration::from_secs(1),
-                build_memory_bytes: 1 << 30,
-                run_memory_bytes: 1 << 30,
-                runner_jobs: 1,
-                spin_count: 0,
-            },
-        )
+    /// Creates a bench of two CPUs in separate cores, on which two wide runs are a batch.
+    fn create_workers() -> Workers {
+        let limits = WorkerLimits {
+            builders: 2,
+            builder_cpus: vec![0, 1],
+            overlap: true,
+            wide_runs: 2,
+            start_deadline: Duration::from_secs(1),
+            build_deadline: Duration::from_secs(1),
+            build_memory_bytes: 1 << 30,
+            run_memory_bytes: 1 << 30,
+            runner_jobs: 1,
+            spin_count: 0,
+        };
+        Workers { topology: Topology::default(), ..Workers::new(Path::new("never-started"), &limits) }
     }
 
-    fn queue(workers: &mut Workers, ticket: Ticket, cpus: &[usize]) {
+    fn queue_code(workers: &mut Workers, ticket: Ticket, cpus: &[usize]) {
         let job = RunJob::library_run(String::new(), cpus.to_vec(), Method::Evaluate(Evaluator::default()));
-        // No CPU is a sibling of another.
-        workers.topology = Topology::default();
         workers.queue_run(ticket, WorkerRun::Code(job, Duration::from_secs(1)));
     }
 
@@ -444,22 +441,22 @@ mod tests {
 
     #[test]
     fn narrow_runs_wait_until_a_batch_of_wide_runs_has_ended() {
-        let mut workers = workers(2);
-        queue(&mut workers, 0, &[0, 1]);
-        queue(&mut workers, 1, &[0]);
-        queue(&mut workers, 2, &[0, 1]);
+        let mut workers = create_workers();
+        queue_code(&mut workers, 0, &[0, 1]);
+        queue_code(&mut workers, 1, &[0]);
+        queue_code(&mut workers, 2, &[0, 1]);
         assert_eq!(workers.next_due().map(|(ticket, _)| ticket), Some(0));
         // A build that ended meanwhile adds runs.
-        queue(&mut workers, 3, &[0]);
-        queue(&mut workers, 4, &[0, 1]);
+        queue_code(&mut workers, 3, &[0]);
+        queue_code(&mut workers, 4, &[0, 1]);
         assert_eq!(tickets_due(&mut workers), [2, 4, 1, 3]);
     }
 
     #[test]
     fn a_few_wide_runs_are_due_when_nothing_else_is_left() {
-        let mut workers = workers(2);
-        queue(&mut workers, 0, &[0, 1]);
-        queue(&mut workers, 1, &[0]);
+        let mut workers = create_workers();
+        queue_code(&mut workers, 0, &[0, 1]);
+        queue_code(&mut workers, 1, &[0]);
         assert_eq!(tickets_due(&mut workers), [1, 0]);
     }
 }
