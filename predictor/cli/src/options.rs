@@ -59,8 +59,8 @@ pub struct Filter {
 pub struct PredictorFlags {
     /// Predictor file of `train` [default: built-in, by device]
     ///
-    /// The default is the built-in predictor for CPUs, or that for GPUs with --mapping. In commands with --device it is
-    /// also that for GPUs if the device is a GPU.
+    /// The default is the built-in predictor for CPUs. With --mapping, and in commands with --device if the device is a
+    /// GPU, the default is the built-in predictor for GPUs.
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Calibration file of `adapt --this-host --out` [default: the stored calibration of this machine]
