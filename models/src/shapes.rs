@@ -84,8 +84,12 @@ pub(crate) fn floating(x: &TensorType) -> Rule<TensorType> {
     if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating-point type, not {}", x.dtype)) }
 }
 
+pub(crate) fn check_numeric(x: &TensorType) -> Rule<()> {
+    if x.dtype == DType::Bool { Err("needs numbers, not bool".to_owned()) } else { Ok(()) }
+}
+
 pub(crate) fn numeric(x: &TensorType) -> Rule<TensorType> {
-    if x.dtype == DType::Bool { Err("needs numbers, not bool".to_owned()) } else { Ok(x.clone()) }
+    check_numeric(x).map(|()| x.clone())
 }
 
 pub(crate) fn integer(x: &TensorType) -> Rule<TensorType> {
@@ -115,7 +119,7 @@ pub(crate) fn check_vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]
     let Some(channels) = x.shape.get(axis) else {
         return Err(format!("`x` has {} dimensions, the channel is dimension {axis}", x.rank()));
     };
-    numeric(x)?;
+    check_numeric(x)?;
     for vector in vectors {
         same_dtype(x, vector)?;
         if vector.shape.as_slice() != std::slice::from_ref(channels) {

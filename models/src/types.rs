@@ -179,7 +179,10 @@ impl TensorType {
 
     /// Returns the number of elements; None if a dimension is a symbol or negative, or on overflow.
     pub fn element_count(&self) -> Option<u64> {
-        self.extents()?.iter().try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(extent).ok()?))
+        self.shape.iter().try_fold(1u64, |count, dim| match dim {
+            Dim::Known(extent) => count.checked_mul(u64::try_from(*extent).ok()?),
+            Dim::Symbol(_) => None,
+        })
     }
 
     /// Returns the size in bytes; None if the element count or the size is unknown or overflows.
@@ -190,9 +193,11 @@ impl TensorType {
 
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[", self.dtype)?;
+        f.write_str(self.dtype.name())?;
+        f.write_str("[")?;
         for (index, dim) in self.shape.iter().enumerate() {
-            write!(f, "{}{dim}", if index == 0 { "" } else { "," })?;
+            f.write_str(if index == 0 { "" } else { "," })?;
+            dim.fmt(f)?;
         }
         f.write_str("]")
     }

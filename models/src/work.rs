@@ -53,12 +53,13 @@ impl Task {
 
     /// Returns the type of a step's input.
     pub fn operand_type(&self, operand: Operand) -> Result<&TensorType> {
-        let what = match operand {
-            Operand::Parameter(index) => format!("parameter {index}"),
-            Operand::Step(index) => format!("step {index}"),
-        };
-        self.type_if_any(operand)
-            .ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
+        self.type_if_any(operand).ok_or_else(|| {
+            let what = match operand {
+                Operand::Parameter(index) => format!("parameter {index}"),
+                Operand::Step(index) => format!("step {index}"),
+            };
+            Error::Task { task: self.name(), reason: format!("there is no {what}") }
+        })
     }
 
     /// Returns the type of a step's input, if it exists, also in tasks that were not checked.

@@ -169,6 +169,22 @@ fn answers_are_as_they_are_described() {
 }
 
 #[test]
+fn many_operators_are_answered_in_order() {
+    let address = server(Duration::from_secs(60));
+    let operators: Vec<String> =
+        (0..700).map(|step| format!("product:b=3,m={},n=300,k=100", 100 + step % 350)).collect();
+    let (status, answers) = post(address, &json!({ "operators": operators, "device": "middle" }).to_string());
+    assert_eq!(status, 200, "{answers}");
+    let answers = answers["operators"].as_array().expect("answers");
+    let texts: Vec<&Value> = answers.iter().map(|answer| &answer["operator"]).collect();
+    assert_eq!(texts, operators.iter().collect::<Vec<_>>());
+    for place in [0, 127, 128, 699] {
+        let (_, alone) = post(address, &json!({ "operators": [operators[place]], "device": "middle" }).to_string());
+        assert_eq!(alone["operators"][0], answers[place], "{place}");
+    }
+}
+
+#[test]
 fn bad_requests_are_refused_and_do_no_harm() {
     let address = server(Duration::from_secs(60));
     let refused = |(status, reply): (u16, Value), expected: u16, part: &str| {
@@ -186,6 +202,8 @@ fn bad_requests_are_refused_and_do_no_harm() {
         422,
         "outside of the training range",
     );
+    let parts = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "threads": 1.5 });
+    refused(post(address, &parts.to_string()), 422, "invalid number of threads 1.5: use a whole number");
     let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
     refused(post(address, &knobs.to_string()), 422, "its knobs are unknown");
     refused(post(address, &json!({ "operators": vec!["soft"; 1001] }).to_string()), 422, "more than 1000");

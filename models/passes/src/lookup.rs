@@ -3,23 +3,37 @@
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 use models::types::TensorType;
+use std::cell::OnceCell;
 
+/// Most passes look at few values of most graphs, so the lists are computed at their first use.
 pub(crate) struct GraphLookup<'a> {
     pub graph: &'a Graph,
     /// For each value, the index of the node that computes it.
-    producers: Vec<Option<usize>>,
-    reads: Vec<usize>,
+    producers: OnceCell<Vec<Option<usize>>>,
+    reads: OnceCell<Vec<usize>>,
 }
 
 impl<'a> GraphLookup<'a> {
     pub fn from_graph(graph: &'a Graph) -> GraphLookup<'a> {
-        let mut reads = vec![0; graph.values.len()];
-        let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
-        inputs.chain(&graph.outputs).for_each(|id| reads[id.0 as usize] += 1);
-        let mut producers = vec![None; graph.values.len()];
-        let nodes = graph.nodes.iter().enumerate();
-        nodes.for_each(|(index, node)| producers[node.outputs[0].0 as usize] = Some(index));
-        GraphLookup { graph, producers, reads }
+        GraphLookup { graph, producers: OnceCell::new(), reads: OnceCell::new() }
+    }
+
+    fn producers(&self) -> &[Option<usize>] {
+        self.producers.get_or_init(|| {
+            let mut producers = vec![None; self.graph.values.len()];
+            let nodes = self.graph.nodes.iter().enumerate();
+            nodes.for_each(|(index, node)| producers[node.outputs[0].0 as usize] = Some(index));
+            producers
+        })
+    }
+
+    fn reads(&self) -> &[usize] {
+        self.reads.get_or_init(|| {
+            let mut reads = vec![0; self.graph.values.len()];
+            let inputs = self.graph.nodes.iter().flat_map(|node| &node.inputs);
+            inputs.chain(&self.graph.outputs).for_each(|id| reads[id.0 as usize] += 1);
+            reads
+        })
     }
 
     pub fn value_type(&self, id: ValueId) -> &'a TensorType {
@@ -35,7 +49,7 @@ impl<'a> GraphLookup<'a> {
     }
 
     pub fn indexed_producer(&self, id: ValueId) -> Option<(usize, &'a Node)> {
-        let index = self.producers[id.0 as usize]?;
+        let index = self.producers()[id.0 as usize]?;
         Some((index, &self.graph.nodes[index]))
     }
 
@@ -45,7 +59,7 @@ impl<'a> GraphLookup<'a> {
 
     /// Counts the readers of a value; being a graph output counts as one.
     pub fn count_reads(&self, id: ValueId) -> usize {
-        self.reads[id.0 as usize]
+        self.reads()[id.0 as usize]
     }
 
     pub fn constant_scalar(&self, id: ValueId) -> Option<f64> {

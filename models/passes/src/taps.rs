@@ -12,9 +12,8 @@ use std::ops::Range;
 
 pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
-        let mut op = node.op.clone();
         let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
-            &mut op
+            &node.op
         else {
             return None;
         };
@@ -23,6 +22,7 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Option<Graph>> {
         if kept.iter().zip(&windows).all(|(kept, window)| *kept == (0..window.kernel)) {
             return None;
         }
+        let mut pads = pads.clone();
         for (axis, (kept, window)) in kept.iter().zip(&windows).enumerate() {
             pads[axis] -= kept.start * window.dilation;
             pads[axis + windows.len()] -= (window.kernel - kept.end) * window.dilation;
@@ -30,6 +30,10 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Option<Graph>> {
         let weight = cut_taps(lookup.value_type(node.inputs[1]), lookup.constant_data(node.inputs[1])?, &kept)?;
         // A negative pad would crop the image, so such a convolution is kept.
         let is_padded = pads.iter().all(|pad| *pad >= 0);
+        let mut op = node.op.clone();
+        if let Op::Conv(Conv { pads: old, .. }) | Op::QConv(QConv { pads: old, .. }) = &mut op {
+            *old = pads;
+        }
         is_padded.then(|| Replacement::from_operator(op, vec![Part::Value(node.inputs[0]), weight]))
     })
 }

@@ -17,7 +17,7 @@ impl Operator for ArgReduce {
     }
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        numeric(inputs[0])?;
+        check_numeric(inputs[0])?;
         let reduced = remove_axes(inputs[0], &[axis_of(self.axis, inputs[0])?], self.keep)?;
         Ok(TensorType { dtype: DType::I64, shape: reduced.shape })
     }

@@ -17,7 +17,7 @@ impl Operator for ArgTop {
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, count) = (inputs[0], self.count);
-        numeric(x)?;
+        check_numeric(x)?;
         let axis = axis_of(self.axis, x)?;
         let extent = known_extent(&x.shape[axis], "the extent to search")?;
         if !(1..=extent).contains(&count) {

@@ -57,7 +57,7 @@ impl Conv {
 
 pub(super) fn infer_conv(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>) -> Rule<TensorType> {
     same_dtype(x, w)?;
-    numeric(x)?;
+    check_numeric(x)?;
     let rank = window.spatial_rank(x)?;
     if w.rank() != rank + 2 {
         return Err(format!("`w` must have {} dimensions, has {}", rank + 2, w.rank()));
@@ -75,7 +75,8 @@ pub(super) fn infer_conv(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>
             channels_in / groups
         ));
     }
-    let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
+    let mut shape = Vec::with_capacity(rank + 2);
+    shape.extend([x.shape[0].clone(), Dim::Known(channels_out)]);
     for axis in 0..rank {
         let kernel = known_extent(&w.shape[axis + 2], "a kernel extent")?;
         shape.push(Dim::Known(window.window_count(x, axis, kernel, false)?));

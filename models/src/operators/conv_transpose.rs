@@ -23,7 +23,7 @@ impl Operator for ConvTranspose {
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, w) = (inputs[0], inputs[1]);
         same_dtype(x, w)?;
-        numeric(x)?;
+        check_numeric(x)?;
         let rank = self.own_window().spatial_rank(x)?;
         if w.rank() != rank + 2 || self.output_pads.len() != rank {
             return Err(format!(

@@ -14,7 +14,7 @@ impl Operator for Dense {
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, w) = (inputs[0], inputs[1]);
         same_dtype(x, w)?;
-        numeric(x)?;
+        check_numeric(x)?;
         let [n, k] = w.shape.as_slice() else {
             return Err(format!("`w` must have 2 dimensions (outputs, inputs), has {}", w.rank()));
         };

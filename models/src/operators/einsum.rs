@@ -21,7 +21,7 @@ impl Operator for Einsum {
         for input in inputs {
             same_dtype(inputs[0], input)?;
         }
-        numeric(inputs[0])?;
+        check_numeric(inputs[0])?;
         let equation = Equation::read_equation(&self.equation, inputs)?;
         let shape = equation.output.iter().map(|&letter| equation.extents[letter].clone()).collect();
         Ok(TensorType { dtype: accumulator_type(inputs[0].dtype), shape })

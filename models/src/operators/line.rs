@@ -23,5 +23,9 @@ pub(super) fn format_list(numbers: &[i64]) -> String {
 }
 
 pub fn join_items<T: Display>(items: &[T], separator: &str) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+    let mut text = String::new();
+    for (index, item) in items.iter().enumerate() {
+        let _ = write!(text, "{}{item}", if index == 0 { "" } else { separator });
+    }
+    text
 }

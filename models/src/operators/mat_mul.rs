@@ -17,7 +17,7 @@ impl Operator for MatMul {
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (a, b) = (inputs[0], inputs[1]);
         same_dtype(a, b)?;
-        numeric(a)?;
+        check_numeric(a)?;
         for (name, ty) in [("a", a), ("b", b)] {
             if ty.rank() < 2 {
                 return Err(format!("`{name}` must have at least 2 dimensions, has {}; reshape it first", ty.rank()));

@@ -25,7 +25,7 @@ impl PoolMode {
 
     pub(super) fn check_dtype(self, x: &TensorType) -> Rule<()> {
         const MAX_ORDER: i64 = 16;
-        numeric(x)?;
+        check_numeric(x)?;
         match self {
             PoolMode::Average if !x.dtype.is_float() => {
                 Err(format!("an average needs a floating-point type, not {}", x.dtype))

@@ -56,7 +56,7 @@ impl Operator for Reduce {
         let x = inputs[0];
         match self.function {
             ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod | ReduceOp::L1 | ReduceOp::SumSquare => {
-                numeric(x)?;
+                check_numeric(x)?;
             }
             ReduceOp::Mean | ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => {
                 floating(x)?;

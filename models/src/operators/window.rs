@@ -61,23 +61,21 @@ impl ConvWindow<'_> {
         if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
             return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));
         }
-        let extent = i128::from(known_extent(&x.shape[axis + 2], "a spatial extent of `x`")?);
-        let stride = i128::from(self.strides[axis]);
-        let head = i128::from(self.pads[axis]);
-        let tail = i128::from(self.pads[axis + self.strides.len()]);
-        let reach = i128::from(self.dilations[axis]) * (i128::from(kernel) - 1) + 1;
-        let room = extent + head + tail - reach;
+        let extent = known_extent(&x.shape[axis + 2], "a spatial extent of `x`")?;
+        let (stride, head) = (self.strides[axis], self.pads[axis]);
+        let tail = self.pads[axis + self.strides.len()];
+        let reach = self.dilations[axis] * (kernel - 1) + 1;
+        let padded = extent.checked_add(head + tail).ok_or("the padded extent exceeds 64 bits")?;
+        let room = padded - reach;
         if room < 0 {
             return Err(format!(
                 "a window of {reach} does not fit into {extent} + {head} + {tail} elements of spatial dimension {axis}"
             ));
         }
-        let mut places = room / stride + 1;
+        let places = room / stride + 1;
         // With `ceil` a last, partial window counts if it starts inside the data or its leading pad.
-        if ceil && room % stride != 0 && places * stride < extent + head {
-            places += 1;
-        }
-        i64::try_from(places).map_err(|_| format!("{places} window positions exceed 64 bits"))
+        let has_partial = ceil && room % stride != 0 && places.saturating_mul(stride) < extent + head;
+        Ok(places + i64::from(has_partial))
     }
 
     pub(super) fn describe_window(&self, line: &mut String) {

@@ -44,18 +44,25 @@ impl Task {
     fn describe_inputs(&self, anchor: &Step, line: &mut String) {
         let described = anchor.inputs.iter().enumerate().filter_map(|(index, operand)| {
             let Operand::Parameter(parameter) = operand else { return None };
-            let ty = &self.parameters.get(*parameter)?.ty;
-            match anchor.op.is_weight(index) {
-                false => Some(ty.to_string()),
-                true => (ty.rank() > 1).then(|| format!("w[{}]", join_items(&ty.shape, ","))),
-            }
+            let (ty, is_weight) = (&self.parameters.get(*parameter)?.ty, anchor.op.is_weight(index));
+            (!is_weight || ty.rank() > 1).then_some((ty, is_weight))
         });
-        let described: Vec<String> = described.collect();
+        let described: Vec<(&TensorType, bool)> = described.collect();
+        let append = |(ty, is_weight): (&TensorType, bool), line: &mut String| {
+            let _ = match is_weight {
+                false => write!(line, "{ty}"),
+                true => write!(line, "w[{}]", join_items(&ty.shape, ",")),
+            };
+        };
         for equal in described.chunk_by(|a, b| a == b) {
             if equal.len() < LEAST_COUNTED {
-                equal.iter().for_each(|input| line.extend([" ", input]));
+                for input in equal {
+                    line.push(' ');
+                    append(*input, line);
+                }
             } else {
-                let _ = write!(line, " {}×{}", equal.len(), equal[0]);
+                let _ = write!(line, " {}×", equal.len());
+                append(equal[0], line);
             }
         }
     }

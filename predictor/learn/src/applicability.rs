@@ -17,6 +17,8 @@ const MOST_POINTS: usize = 512;
 /// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few shapes.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
+/// Number of points whose distances are computed together, in registers.
+const BLOCK: usize = 16;
 const REGION: f64 = 0.1;
 /// Lower limits of the distance bins, as excess distances; a bin with fewer than `FEWEST_ROWS` rows is skipped.
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
@@ -34,12 +36,13 @@ pub struct ApplicabilityDomain {
     widths: Vec<(f64, f64)>,
 }
 
-/// Points stored by coordinate, so that distances to all points are computed together; a file lists them one by one.
+/// Points in blocks, so that distances to all points of a block are computed together; a file lists them one by one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<f32>>", into = "Vec<Vec<f32>>")]
 struct Points {
     count: usize,
-    coordinates: Vec<Vec<f32>>,
+    /// For each block its coordinates, each with the values of all points; absent points are infinitely far.
+    blocks: Vec<Vec<[f32; BLOCK]>>,
 }
 
 impl TryFrom<Vec<Vec<f32>>> for Points {
@@ -56,7 +59,7 @@ impl TryFrom<Vec<Vec<f32>>> for Points {
 
 impl From<Points> for Vec<Vec<f32>> {
     fn from(points: Points) -> Vec<Vec<f32>> {
-        let point = |place: usize| points.coordinates.iter().map(|values| values[place]).collect();
+        let point = |place: usize| points.blocks[place / BLOCK].iter().map(|values| values[place % BLOCK]).collect();
         (0..points.count).map(point).collect()
     }
 }
@@ -64,17 +67,41 @@ impl From<Points> for Vec<Vec<f32>> {
 impl Points {
     /// Stores points of equal length.
     fn from_rows(points: &[Vec<f32>]) -> Points {
-        let coordinate = |dimension: usize| points.iter().map(|point| point[dimension]).collect();
         let dimensions = points.first().map_or(0, Vec::len);
-        Points { count: points.len(), coordinates: (0..dimensions).map(coordinate).collect() }
+        let block = |points: &[Vec<f32>]| {
+            let value =
+                |dimension: usize, lane: usize| points.get(lane).map_or(f32::INFINITY, |point| point[dimension]);
+            (0..dimensions).map(|dimension| std::array::from_fn(|lane| value(dimension, lane))).collect()
+        };
+        Points { count: points.len(), blocks: points.chunks(BLOCK).map(block).collect() }
     }
 
-    fn squared_distances(&self, place: &[f32]) -> Vec<f32> {
-        let mut squares = vec![0.0; self.count];
-        for (values, at) in self.coordinates.iter().zip(place) {
-            squares.iter_mut().zip(values).for_each(|(square, value)| *square += (value - at) * (value - at));
+    fn are_sound(&self, dimensions: usize) -> bool {
+        let is_sound = |(index, block): (usize, &Vec<[f32; BLOCK]>)| {
+            let points = BLOCK.min(self.count - index * BLOCK);
+            block.len() == dimensions
+                && block.iter().all(|values| values[..points].iter().all(|value| value.is_finite()))
+        };
+        self.blocks.iter().enumerate().all(is_sound)
+    }
+
+    /// Returns the squares of the distances of the nearest points from a place, in ascending order.
+    fn nearest_squares(&self, place: &[f32]) -> [f32; NEIGHBOURS] {
+        let mut nearest = [f32::INFINITY; NEIGHBOURS];
+        for block in &self.blocks {
+            let mut squares = [0.0; BLOCK];
+            for (values, at) in block.iter().zip(place) {
+                squares.iter_mut().zip(values).for_each(|(square, value)| *square += (value - at) * (value - at));
+            }
+            for square in squares {
+                if square < nearest[NEIGHBOURS - 1] {
+                    let at = nearest.partition_point(|known| *known <= square);
+                    nearest[at..].rotate_right(1);
+                    nearest[at] = square;
+                }
+            }
         }
-        squares
+        nearest
     }
 }
 
@@ -108,8 +135,7 @@ impl ApplicabilityDomain {
         let mut known: Vec<Vec<f32>> = points.iter().take(MOST_POINTS).map(standardised).collect();
         let mut probes: Vec<Vec<f32>> = probes.iter().take(MOST_POINTS).map(standardised).collect();
         let half = Points::from_rows(&known);
-        let mut distances: Vec<f64> =
-            probes.iter().map(|probe| mean_distance(&half.squared_distances(probe))).collect();
+        let mut distances: Vec<f64> = probes.iter().map(|probe| mean_distance(&half.nearest_squares(probe))).collect();
         probes.truncate(MOST_POINTS - known.len());
         known.append(&mut probes);
         domain.usual_distance = quantile(&mut distances, COVERAGE);
@@ -132,10 +158,10 @@ impl ApplicabilityDomain {
 
     /// Returns the distance beyond `usual_distance`, in multiples of it; 0 for a training shape, even an isolated one.
     fn excess_distance(&self, row: &[f32]) -> f64 {
-        let squares = self.points.squared_distances(&self.standardise_row(row));
-        match squares.contains(&0.0) {
+        let nearest = self.points.nearest_squares(&self.standardise_row(row));
+        match nearest[0] == 0.0 {
             true => 0.0,
-            false => (mean_distance(&squares) / self.usual_distance - 1.0).max(0.0),
+            false => (mean_distance(&nearest) / self.usual_distance - 1.0).max(0.0),
         }
     }
 
@@ -149,8 +175,7 @@ impl ApplicabilityDomain {
         self.scales.len() == count
             && self.columns.iter().all(|column| *column < width)
             && self.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0)
-            && (self.points.count == 0 || self.points.coordinates.len() == count)
-            && self.points.coordinates.iter().flatten().all(|value| value.is_finite())
+            && self.points.are_sound(count)
             && self.usual_distance.is_finite()
             && self.usual_distance > 0.0
             && self
@@ -182,17 +207,8 @@ impl ApplicabilityDomain {
     }
 }
 
-/// Returns the mean distance of the nearest points from the squares of all distances.
-fn mean_distance(squares: &[f32]) -> f64 {
-    let mut nearest = [f32::INFINITY; NEIGHBOURS];
-    for square in squares {
-        if *square < nearest[NEIGHBOURS - 1] {
-            let at = nearest.partition_point(|known| known <= square);
-            nearest[at..].rotate_right(1);
-            nearest[at] = *square;
-        }
-    }
-    let found = nearest.iter().filter(|square| square.is_finite());
+fn mean_distance(squares: &[f32; NEIGHBOURS]) -> f64 {
+    let found = squares.iter().filter(|square| square.is_finite());
     found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
 }
 

@@ -13,6 +13,7 @@ use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, R
 use samples::provenance::Provenance;
 use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -236,15 +237,15 @@ impl Predictor {
     }
 
     /// Returns the trained operator and its sizes: the operator itself, or its counterpart in a foreign table.
-    pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
-        let is_learned = |name: &String| self.learned.operators.contains_key(name);
-        match self.about.stand_ins.get(operator) {
+    pub fn learned_as<'a>(&'a self, operator: &'a str, work: &'a Work) -> Option<(&'a str, Cow<'a, Work>)> {
+        let (name, work) = match self.about.stand_ins.get(operator) {
             Some(stand_ins) => {
                 let (found, work) = stand_in::best_stand_in(stand_ins, work)?;
-                Some((found.operator.clone(), work)).filter(|(name, _)| is_learned(name))
+                (found.operator.as_str(), Cow::Owned(work))
             }
-            None => Some((operator.to_owned(), work.clone())).filter(|(name, _)| is_learned(name)),
-        }
+            None => (operator, Cow::Borrowed(work)),
+        };
+        self.learned.operators.contains_key(name).then_some((name, work))
     }
 
     /// Returns the roofline bound plus the smallest known overhead, for an operator without training data.
@@ -311,8 +312,8 @@ impl Predictor {
             return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
-        if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Query(format!("invalid number of threads {threads}: use at least 1")));
+        if !(threads.is_finite() && threads >= 1.0 && threads.fract() == 0.0) {
+            return Err(Error::Query(format!("invalid number of threads {threads}: use a whole number of at least 1")));
         }
         Ok((device, threads))
     }
@@ -329,7 +330,7 @@ impl Predictor {
         let (device, threads) = self.resolve_device(query)?;
         let is_known = operator.statistics.has_seen(query.device);
         let correction = operator.corrections.get(query.device);
-        let mut extras = std::borrow::Cow::Borrowed(query.extras);
+        let mut extras = Cow::Borrowed(query.extras);
         let Derived { busy_threads, estimated_ns } = match query.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
             false => {

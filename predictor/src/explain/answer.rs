@@ -48,7 +48,7 @@ pub fn explain_answer(
     };
     let (explanation, limits) = translate_to_host(predictor, &setting, &operator.name, explanation, limits);
     Ok(ExplainedAnswer {
-        operator: operator.text,
+        operator: operator.into_owned().text,
         explanation,
         limits,
         improvements,

@@ -20,6 +20,7 @@ use samples::records::work_of;
 use samples::schedules::CompleteSchedule;
 use samples::table::Mapping;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
@@ -45,11 +46,16 @@ pub struct Setting {
 
 impl Operator {
     /// Returns the operator under the name and sizes of a trained foreign table, or unchanged if no table contains it.
-    pub fn as_learned(&self, predictor: &Predictor) -> Operator {
-        match predictor.learned_as(&self.name, &self.work) {
-            Some((name, work)) => Operator { name, work, ..self.clone() },
-            None => self.clone(),
-        }
+    pub fn as_learned<'a>(&'a self, predictor: &'a Predictor) -> Cow<'a, Operator> {
+        self.if_learned(predictor).unwrap_or(Cow::Borrowed(self))
+    }
+
+    /// Like `as_learned`, but None if the predictor has no training data for the operator.
+    fn if_learned<'a>(&'a self, predictor: &'a Predictor) -> Option<Cow<'a, Operator>> {
+        Some(match predictor.learned_as(&self.name, &self.work)? {
+            (_, Cow::Borrowed(_)) => Cow::Borrowed(self),
+            (name, Cow::Owned(work)) => Cow::Owned(Operator { name: name.to_owned(), work, ..self.clone() }),
+        })
     }
 }
 
@@ -167,13 +173,12 @@ impl Setting {
     }
 
     /// Removes all schedule knobs if they equal the default schedule, for which most training data exist.
-    pub fn without_default_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
-        match self.extras.is_empty() {
-            true => Ok(self.clone()),
-            false => {
-                Ok(Setting { extras: self.complete_schedule(predictor, operator)?.knobs_to_query(), ..self.clone() })
-            }
+    pub fn without_default_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Cow<'_, Setting>> {
+        if self.extras.is_empty() {
+            return Ok(Cow::Borrowed(self));
         }
+        let extras = self.complete_schedule(predictor, operator)?.knobs_to_query();
+        Ok(Cow::Owned(Setting { extras, ..self.clone() }))
     }
 }
 
@@ -229,16 +234,34 @@ pub fn predict_operators(
     operators: &[Operator],
     setting: &Setting,
 ) -> Result<Vec<OperatorPrediction>> {
-    let questions: Vec<(Operator, Setting)> =
-        operators.iter().map(|operator| (operator.clone(), setting.clone())).collect();
-    let predictions = operators.iter().zip(predict_each(predictor, &questions)).map(|(operator, prediction)| {
-        prediction.map(|prediction| OperatorPrediction {
-            operator: operator.text.clone(),
-            count: operator.count,
-            prediction,
-        })
-    });
-    predictions.collect()
+    let parts = in_parts(operators, |part| predict_part(predictor, part, setting));
+    Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Like [`predict_operators`], on this thread.
+pub fn predict_part(
+    predictor: &Predictor,
+    operators: &[Operator],
+    setting: &Setting,
+) -> Result<Vec<OperatorPrediction>> {
+    let questions: Vec<(&Operator, &Setting)> = operators.iter().map(|operator| (operator, setting)).collect();
+    let answered = |(operator, prediction): (&Operator, Result<Prediction>)| {
+        let prediction = prediction?;
+        Ok(OperatorPrediction { operator: operator.text.clone(), count: operator.count, prediction })
+    };
+    operators.iter().zip(predict_chunk(predictor, &questions)).map(answered).collect()
+}
+
+/// Answers parts of a list on all threads, in order.
+pub fn in_parts<T: Sync, R: Send>(items: &[T], answer: impl Fn(&[T]) -> R + Send + Sync) -> Vec<R> {
+    /// Smallest number of queries that one thread answers. Shorter lists are not worth waking another thread.
+    const LEAST: usize = 128;
+    // Two parts per thread even out their loads; each part prunes the trees once.
+    let part = items.len().div_ceil(2 * rayon::current_num_threads()).max(LEAST);
+    match items.len() {
+        ..=LEAST => vec![answer(items)],
+        _ => items.par_chunks(part).map(answer).collect(),
+    }
 }
 
 /// Predicts operators with default schedules. Operators outside of the trained range are extrapolated and marked.
@@ -257,42 +280,47 @@ pub fn predict_model(
 /// Predicts each query and returns errors per query. Missing knobs are taken from the default schedule. For an operator
 /// without training data, the result is a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    /// Smallest number of queries that one thread answers. Shorter lists are not worth waking another thread.
-    const LEAST: usize = 128;
-    // Two parts per thread even out their loads; each part prunes the trees once.
-    let part = questions.len().div_ceil(2 * rayon::current_num_threads()).max(LEAST);
-    match questions.len() {
-        ..=LEAST => predict_chunk(predictor, questions),
-        _ => questions.par_chunks(part).flat_map_iter(|chunk| predict_chunk(predictor, chunk)).collect(),
-    }
+    let answer = |part: &[(Operator, Setting)]| {
+        let questions: Vec<_> = part.iter().map(|(operator, setting)| (operator, setting)).collect();
+        predict_chunk(predictor, &questions)
+    };
+    in_parts(questions, answer).into_iter().flatten().collect()
 }
 
-fn predict_chunk(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
+fn predict_chunk(predictor: &Predictor, questions: &[(&Operator, &Setting)]) -> Vec<Result<Prediction>> {
+    let learned: Vec<Option<Cow<'_, Operator>>> =
+        questions.iter().map(|(operator, _)| operator.if_learned(predictor)).collect();
     // A query with knobs needs training data of the operator.
-    let is_unlearned = |(operator, setting): &(Operator, Setting)| {
-        setting.extras.is_empty() && predictor.learned_as(&operator.name, &operator.work).is_none()
-    };
-    let asked = |(operator, setting): &(Operator, Setting)| {
-        let operator = operator.as_learned(predictor);
-        let setting = setting.without_default_knobs(predictor, &operator)?;
-        Ok((operator, setting))
-    };
-    let learned = questions.iter().filter(|question| !is_unlearned(question)).map(asked).collect();
-    let mut learned = predict_some(predictor, learned).into_iter();
-    let answer = |question: &(Operator, Setting)| {
-        let (operator, setting) = question;
-        if is_unlearned(question) {
-            let bound = predictor.bound_prediction(&to_query(predictor, operator, setting)?)?;
-            return Ok(translate_to_host(predictor, setting, &operator.name, bound));
-        }
-        let mut answer = learned.next().expect("one prediction per query")?;
-        let learned_as = operator.as_learned(predictor).name;
-        if learned_as != operator.name {
-            answer.learned_as = Some(learned_as);
-        }
-        Ok(answer)
-    };
-    questions.iter().map(answer).collect()
+    let is_learned: Vec<bool> = questions
+        .iter()
+        .zip(&learned)
+        .map(|((_, setting), learned)| learned.is_some() || !setting.extras.is_empty())
+        .collect();
+    let mut asked = Vec::with_capacity(questions.len());
+    let of_learned = questions.iter().zip(&learned).zip(&is_learned).filter(|(_, is_learned)| **is_learned);
+    for (((operator, setting), learned), _) in of_learned {
+        let operator = learned.as_deref().unwrap_or(operator);
+        asked.push(setting.without_default_knobs(predictor, operator).map(|setting| (operator, setting)));
+    }
+    let mut predictions = predict_some(predictor, asked).into_iter();
+    let mut answers = Vec::with_capacity(questions.len());
+    for (((operator, setting), learned), is_learned) in questions.iter().zip(&learned).zip(is_learned) {
+        let answer = match is_learned {
+            true => predictions.next().expect("one prediction per query"),
+            false => bound_prediction(predictor, operator, setting),
+        };
+        let learned_as = learned.as_ref().filter(|learned| learned.name != operator.name);
+        answers.push(answer.map(|answer| match learned_as {
+            Some(learned) => Prediction { learned_as: Some(learned.name.clone()), ..answer },
+            None => answer,
+        }));
+    }
+    answers
+}
+
+fn bound_prediction(predictor: &Predictor, operator: &Operator, setting: &Setting) -> Result<Prediction> {
+    let bound = predictor.bound_prediction(&to_query(predictor, operator, setting)?)?;
+    Ok(translate_to_host(predictor, setting, &operator.name, bound))
 }
 
 /// Converts a prediction to this machine, if the machine is calibrated and the user named no other device.
@@ -310,13 +338,16 @@ pub(crate) fn translate_to_host(
 
 /// Predicts schedules. Default schedules are also predicted from their knobs, so that all times are comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    let asked = |(operator, setting): &(Operator, Setting)| {
-        Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))
-    };
-    predict_some(predictor, questions.iter().map(asked).collect())
+    let asked = questions.iter().map(|(operator, setting)| {
+        setting.complete_knobs(predictor, operator).map(|setting| (operator, Cow::Owned(setting)))
+    });
+    predict_some(predictor, asked.collect())
 }
 
-fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
+fn predict_some(
+    predictor: &Predictor,
+    questions: Vec<Result<(&Operator, Cow<'_, Setting>)>>,
+) -> Vec<Result<Prediction>> {
     let queries = to_queries(predictor, &questions);
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
     let mut predictions = predictor.predict_all(&sound).into_iter();
@@ -325,13 +356,13 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
     };
     let answered: Vec<Option<Result<Prediction>>> =
         queries.into_iter().map(|query| query.map(&mut prediction)).collect();
-    let result = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
+    let result = |(question, prediction): (Result<(&Operator, Cow<'_, Setting>)>, Option<Result<Prediction>>)| {
         let (operator, setting) = question?;
         let prediction = prediction.expect("valid queries were predicted")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
             None => {
                 let prediction = translate_to_host(predictor, &setting, &operator.name, prediction);
-                at_level(predictor, &setting, &operator, prediction)
+                at_level(predictor, &setting, operator, prediction)
             }
             Some(_) => Err(Error::Query(format!(
                 "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
@@ -364,10 +395,11 @@ fn at_level(
 /// device, share the search for the device and the number of threads.
 fn to_queries<'a>(
     predictor: &'a Predictor,
-    questions: &'a [Result<(Operator, Setting)>],
+    questions: &'a [Result<(&'a Operator, Cow<'a, Setting>)>],
 ) -> Vec<Option<Result<Query<'a>>>> {
     let mut before: Option<(&Setting, Query<'a>)> = None;
-    let mut query = |(operator, setting): &'a (Operator, Setting)| {
+    let mut query = |(operator, setting): &'a (&'a Operator, Cow<'a, Setting>)| {
+        let setting: &'a Setting = setting;
         let shares = |other: &Setting| (&other.device, other.threads) == (&setting.device, setting.threads);
         let query = match before.take().filter(|(other, _)| shares(other)) {
             Some((_, query)) => {

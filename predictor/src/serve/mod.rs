@@ -14,6 +14,7 @@ use learn::predictor::Predictor;
 use rayon::prelude::*;
 use samples::table::Mapping;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,7 +59,8 @@ struct OperatorReply<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    operators: Vec<OperatorReply<'a>>,
+    /// An [`OperatorReply`] for each operator.
+    operators: Vec<Box<RawValue>>,
     total: Total,
     this_host: Option<&'a String>,
 }
@@ -164,18 +166,37 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
         };
         setting.set_extra(&format!("knob.{name}"), &cell);
     }
-    let mut answers = queries::predict_operators(&service.predictor, &operators, &setting)?;
+    let answer_part = |part: &[Operator]| {
+        let answers = queries::predict_part(&service.predictor, part, &setting)?;
+        Ok((operator_replies(&answers)?, answers))
+    };
+    let parts = queries::in_parts(&operators, answer_part).into_iter().collect::<Result<Vec<_>>>()?;
+    let (mut replies, mut answers) = (Vec::new(), Vec::new());
+    for (of_part, answers_of_part) in parts {
+        replies.extend(of_part);
+        answers.extend(answers_of_part);
+    }
     if !of_model.is_empty() {
-        answers.extend(queries::predict_model(&service.predictor, &of_model, &setting)?);
+        let of_layers = queries::predict_model(&service.predictor, &of_model, &setting)?;
+        replies.extend(operator_replies(&of_layers)?);
+        answers.extend(of_layers);
         operators.extend(of_model);
     }
     let total = queries::total_time(&operators, &answers, &Run::default());
     let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
     let this_host = calibration.map(|host| &host.host_class);
-    let operators =
-        answers.iter().map(|operator| OperatorReply { remarks: operator.prediction.remarks(), operator }).collect();
-    let document = Document { operators, total, this_host };
-    serde_json::to_string(&document).map_err(|error| Error::Query(format!("the answer cannot be written: {error}")))
+    serde_json::to_string(&Document { operators: replies, total, this_host }).map_err(unwritable_reply)
+}
+
+fn operator_replies(answers: &[OperatorPrediction]) -> Result<Vec<Box<RawValue>>> {
+    let reply = |operator: &OperatorPrediction| {
+        to_raw_value(&OperatorReply { remarks: operator.prediction.remarks(), operator }).map_err(unwritable_reply)
+    };
+    answers.iter().map(reply).collect()
+}
+
+fn unwritable_reply(error: serde_json::Error) -> Error {
+    Error::Query(format!("the answer cannot be written: {error}"))
 }
 
 fn refusal_reply(status: u16, problem: &str) -> Reply {

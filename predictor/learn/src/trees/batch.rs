@@ -1,9 +1,9 @@
 //! Predicts many rows together.
 //!
 //! Rows of one question mostly differ in few columns: a list of operators for one device shares the device, the threads
-//! and the schedule. Each tree is first pruned to the nodes that such rows can reach. Then several rows traverse it
-//! together, which hides memory latency, while the tree and the rows stay in the cache. A leaf is its own child, so that
-//! all rows take the same number of steps.
+//! and the schedule. All trees are first pruned to the nodes that such rows can reach. Then few rows, which stay in the
+//! nearest cache, traverse one tree after the other, several rows together, which hides memory latency. A leaf is its own
+//! child, so that all rows take the same number of steps.
 
 use super::split::{Split, column_key, row_keys};
 use super::{Span, Trees};
@@ -11,18 +11,20 @@ use samples::features::Matrix;
 use std::ops::Range;
 
 const LANES: usize = 8;
-/// Number of rows for which a tree is pruned at once.
+/// Number of rows for which trees are pruned at once.
 const BLOCK_ROWS: usize = 512;
+/// Number of groups of [`LANES`] rows that traverse all trees together.
+const GROUPS: usize = 8;
 /// Number of rows from which pruning saves more time than it takes.
 const FEWEST_TO_PRUNE: usize = 32;
 
-/// A tree whose nodes compare only columns in which rows differ.
+/// Trees whose nodes compare only columns in which rows differ.
 #[derive(Default)]
-struct PrunedTree {
-    depth: u32,
+struct PrunedTrees {
+    trees: Vec<Span>,
     nodes: Vec<Split>,
     leaves: Vec<f32>,
-    /// For each node, its index among all trees.
+    /// For each node, its index among the nodes of the whole trees.
     sources: Vec<usize>,
 }
 
@@ -30,7 +32,8 @@ struct PrunedTree {
 struct Varying {
     /// Integers of the first row, which stand for those of all rows in the other columns.
     first: Vec<u32>,
-    /// For each column of the rows' integers its place among those that vary.
+    /// For each column of the rows' integers its place in `columns`, if rows differ. Both columns of a feature without
+    /// missing numbers have equal integers and one place.
     places: Vec<Option<u32>>,
     columns: Vec<u32>,
 }
@@ -55,38 +58,32 @@ impl Trees {
 
     fn add_whole_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let columns: Vec<u32> = (0..2 * self.features.max(1) as u32).collect();
-        let keys = block_keys(matrix, rows, &columns);
-        for tree in &self.trees {
-            climb_tree(&self.nodes, &self.leaves, *tree, &keys, sums);
-        }
+        climb_trees(&self.nodes, &self.leaves, &self.trees, &block_keys(matrix, rows, &columns), sums);
     }
 
     fn add_pruned_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let varying = Varying::of_rows(matrix, rows.clone());
         let keys = block_keys(matrix, rows, &varying.columns);
-        let mut pruned = PrunedTree::default();
-        for tree in &self.trees {
-            self.prune_tree(tree, &varying, &mut pruned);
-            match pruned.depth {
-                0 => sums.iter_mut().for_each(|sum| *sum += pruned.leaves[0]),
-                depth => climb_tree(&pruned.nodes, &pruned.leaves, Span { root: 0, depth }, &keys, sums),
-            }
-        }
+        let pruned = self.prune_trees(&varying);
+        climb_trees(&pruned.nodes, &pruned.leaves, &pruned.trees, &keys, sums);
     }
 
-    /// Replaces `pruned` by the nodes of a tree that rows can reach, in breadth-first order.
-    fn prune_tree(&self, tree: &Span, varying: &Varying, pruned: &mut PrunedTree) {
+    fn prune_trees(&self, varying: &Varying) -> PrunedTrees {
+        let mut pruned = PrunedTrees::default();
+        self.trees.iter().for_each(|tree| self.prune_tree(*tree, varying, &mut pruned));
+        pruned
+    }
+
+    /// Appends the nodes of a tree that rows can reach, in breadth-first order.
+    fn prune_tree(&self, tree: Span, varying: &Varying, pruned: &mut PrunedTrees) {
         let settle = |place: usize| self.settle_place(place, varying);
-        let PrunedTree { depth, nodes, leaves, sources } = pruned;
-        nodes.clear();
-        leaves.clear();
-        sources.clear();
+        let PrunedTrees { trees, nodes, leaves, sources } = pruned;
+        let root = nodes.len() as u32;
         sources.push(settle(tree.root as usize));
-        *depth = 0;
-        let mut end_of_level = 1;
+        let (mut depth, mut end_of_level) = (0, sources.len());
         while let Some(source) = sources.get(nodes.len()).copied() {
             if nodes.len() == end_of_level {
-                (*depth, end_of_level) = (*depth + 1, sources.len());
+                (depth, end_of_level) = (depth + 1, sources.len());
             }
             let node = &self.nodes[source];
             let left = node.left as usize;
@@ -100,6 +97,7 @@ impl Trees {
                 _ => Split::leaf_at(nodes.len() as u32),
             });
         }
+        trees.push(Span { root, depth });
     }
 
     /// Follows splits that send all rows to the same child, to a leaf or to the first split that may not.
@@ -114,32 +112,34 @@ impl Trees {
     }
 }
 
-/// Moves rows, given by their [`block_keys`], from a root through a number of levels, and adds their leaves to `sums`.
-fn climb_tree(nodes: &[Split], leaves: &[f32], tree: Span, keys: &BlockKeys, sums: &mut [f32]) {
-    for (keys, sums) in keys.groups().zip(sums.chunks_mut(LANES)) {
-        let mut places = [tree.root as usize; LANES];
-        for _ in 0..tree.depth {
-            for (lane, place) in places.iter_mut().enumerate() {
-                let node = &nodes[*place];
-                *place = node.next(keys[node.column()][lane]);
+/// Moves rows, given by their [`block_keys`], from each root through its levels, and adds the leaves to `sums`.
+fn climb_trees(nodes: &[Split], leaves: &[f32], trees: &[Span], keys: &BlockKeys, sums: &mut [f32]) {
+    let BlockKeys { columns, keys } = keys;
+    for (keys, sums) in keys.chunks(GROUPS * columns).zip(sums.chunks_mut(GROUPS * LANES)) {
+        for tree in trees {
+            for (keys, sums) in keys.chunks(*columns).zip(sums.chunks_mut(LANES)) {
+                let places = climb_tree(nodes, *tree, keys);
+                sums.iter_mut().zip(places).for_each(|(sum, place)| *sum += leaves[place]);
             }
         }
-        for (sum, place) in sums.iter_mut().zip(places) {
-            *sum += leaves[place];
+    }
+}
+
+fn climb_tree(nodes: &[Split], tree: Span, keys: &[[u32; LANES]]) -> [usize; LANES] {
+    let mut places = [tree.root as usize; LANES];
+    for _ in 0..tree.depth {
+        for (lane, place) in places.iter_mut().enumerate() {
+            let node = &nodes[*place];
+            *place = node.next(keys[node.column()][lane]);
         }
     }
+    places
 }
 
 /// Integers of rows by groups of [`LANES`] rows, and within each group by columns. The last row fills the last group.
 struct BlockKeys {
     columns: usize,
     keys: Vec<[u32; LANES]>,
-}
-
-impl BlockKeys {
-    fn groups(&self) -> impl Iterator<Item = &[[u32; LANES]]> {
-        self.keys.chunks(self.columns)
-    }
 }
 
 fn block_keys(matrix: &Matrix, rows: Range<usize>, columns: &[u32]) -> BlockKeys {
@@ -155,16 +155,22 @@ impl Varying {
     fn of_rows(matrix: &Matrix, rows: Range<usize>) -> Varying {
         let first = matrix.row(rows.start);
         let mut varies = vec![false; first.len()];
+        let mut is_missing: Vec<bool> = first.iter().map(|value| value.is_nan()).collect();
         for row in rows.skip(1) {
-            for ((varies, value), first) in varies.iter_mut().zip(matrix.row(row)).zip(first) {
+            for (((varies, is_missing), value), first) in
+                varies.iter_mut().zip(&mut is_missing).zip(matrix.row(row)).zip(first)
+            {
                 *varies |= value.to_bits() != first.to_bits();
+                *is_missing |= value.is_nan();
             }
         }
         let mut varying = Varying { first: row_keys(first), places: vec![None; 2 * first.len()], columns: Vec::new() };
         for feature in (0..first.len()).filter(|feature| varies[*feature]) {
             for column in [2 * feature, 2 * feature + 1] {
-                varying.places[column] = Some(varying.columns.len() as u32);
-                varying.columns.push(column as u32);
+                if column % 2 == 0 || is_missing[feature] {
+                    varying.columns.push(column as u32);
+                }
+                varying.places[column] = Some(varying.columns.len() as u32 - 1);
             }
         }
         // Leaves compare the first column, also where no node compares any.
@@ -218,16 +224,18 @@ mod tests {
 
     #[test]
     fn pruned_trees_have_no_splits_on_equal_columns() {
-        let trees = Trees::of_grown(3, &[full_tree(5, 3, 256)]);
+        let trees = Trees::of_grown(3, &[full_tree(5, 3, 256), full_tree(4, 3, 97)]);
         let values = (0..40).flat_map(|row| [0.3, row as f32 / 40.0, f32::NAN]).collect();
-        let matrix = Matrix::from_rows(3, values);
+        let mut matrix = Matrix::from_rows(3, values);
         let varying = Varying::of_rows(&matrix, 0..40);
-        assert_eq!(varying.columns, [2, 3], "both of the second feature");
-        let mut pruned = PrunedTree::default();
-        trees.prune_tree(&trees.trees[0], &varying, &mut pruned);
-        assert!((1..5).contains(&pruned.depth) && pruned.nodes.len() < trees.nodes.len(), "{}", pruned.depth);
-        let equal = Varying::of_rows(&matrix, 7..8);
-        trees.prune_tree(&trees.trees[0], &equal, &mut pruned);
-        assert_eq!((pruned.depth, pruned.nodes.len(), pruned.leaves[0]), (0, 1, trees.predict_row(matrix.row(7))));
+        assert_eq!((&varying.columns[..], &varying.places[2..4]), (&[2][..], &[Some(0), Some(0)][..]), "no gaps");
+        let pruned = trees.prune_trees(&varying);
+        assert!((1..5).contains(&pruned.trees[0].depth) && pruned.trees[1].depth < 4, "{:?}", pruned.trees);
+        assert!(pruned.nodes.len() < trees.nodes.len());
+        let equal = trees.prune_trees(&Varying::of_rows(&matrix, 7..8));
+        assert_eq!((equal.trees[1], equal.nodes.len()), (Span { root: 1, depth: 0 }, 2));
+        assert_eq!(trees.base + equal.leaves[0] + equal.leaves[1], trees.predict_row(matrix.row(7)));
+        matrix.set(7, 1, f32::NAN);
+        assert_eq!(Varying::of_rows(&matrix, 0..40).columns, [2, 3], "both, because a number is missing");
     }
 }

@@ -87,37 +87,37 @@ pub const FEATURES: &[Feature] = features! {
         "ridge", "log2 ratio", |s| (compute_ns(s).max(1e-3) / memory_ns(s)).log2();
     }
     Quantisation {
-        "rows_remainder_4", "count", |s| s.work.rows % 4.0;
-        "rows_remainder_32", "count", |s| s.work.rows % 32.0;
-        "rows_remainder_64", "count", |s| s.work.rows % 64.0;
-        "rows_remainder_128", "count", |s| s.work.rows % 128.0;
-        "rows_remainder_256", "count", |s| s.work.rows % 256.0;
-        "rows_remainder_512", "count", |s| s.work.rows % 512.0;
-        "rows_remainder_1024", "count", |s| s.work.rows % 1024.0;
-        "rows_remainder_2048", "count", |s| s.work.rows % 2048.0;
-        "rows_remainder_4096", "count", |s| s.work.rows % 4096.0;
-        "rows_remainder_8192", "count", |s| s.work.rows % 8192.0;
-        "columns_remainder_4", "count", |s| s.work.columns % 4.0;
-        "columns_remainder_16", "count", |s| s.work.columns % 16.0;
-        "columns_remainder_32", "count", |s| s.work.columns % 32.0;
-        "columns_remainder_64", "count", |s| s.work.columns % 64.0;
-        "columns_remainder_128", "count", |s| s.work.columns % 128.0;
-        "columns_remainder_256", "count", |s| s.work.columns % 256.0;
-        "columns_remainder_512", "count", |s| s.work.columns % 512.0;
-        "columns_remainder_1024", "count", |s| s.work.columns % 1024.0;
-        "columns_remainder_2048", "count", |s| s.work.columns % 2048.0;
-        "columns_remainder_4096", "count", |s| s.work.columns % 4096.0;
-        "columns_remainder_8192", "count", |s| s.work.columns % 8192.0;
-        "depth_remainder_4", "count", |s| s.work.depth % 4.0;
-        "depth_remainder_32", "count", |s| s.work.depth % 32.0;
-        "depth_remainder_64", "count", |s| s.work.depth % 64.0;
-        "depth_remainder_128", "count", |s| s.work.depth % 128.0;
-        "depth_remainder_256", "count", |s| s.work.depth % 256.0;
-        "depth_remainder_512", "count", |s| s.work.depth % 512.0;
-        "depth_remainder_1024", "count", |s| s.work.depth % 1024.0;
-        "depth_remainder_2048", "count", |s| s.work.depth % 2048.0;
-        "depth_remainder_4096", "count", |s| s.work.depth % 4096.0;
-        "depth_remainder_8192", "count", |s| s.work.depth % 8192.0;
+        "rows_remainder_4", "count", |s| remainder::<4>(s.work.rows);
+        "rows_remainder_32", "count", |s| remainder::<32>(s.work.rows);
+        "rows_remainder_64", "count", |s| remainder::<64>(s.work.rows);
+        "rows_remainder_128", "count", |s| remainder::<128>(s.work.rows);
+        "rows_remainder_256", "count", |s| remainder::<256>(s.work.rows);
+        "rows_remainder_512", "count", |s| remainder::<512>(s.work.rows);
+        "rows_remainder_1024", "count", |s| remainder::<1024>(s.work.rows);
+        "rows_remainder_2048", "count", |s| remainder::<2048>(s.work.rows);
+        "rows_remainder_4096", "count", |s| remainder::<4096>(s.work.rows);
+        "rows_remainder_8192", "count", |s| remainder::<8192>(s.work.rows);
+        "columns_remainder_4", "count", |s| remainder::<4>(s.work.columns);
+        "columns_remainder_16", "count", |s| remainder::<16>(s.work.columns);
+        "columns_remainder_32", "count", |s| remainder::<32>(s.work.columns);
+        "columns_remainder_64", "count", |s| remainder::<64>(s.work.columns);
+        "columns_remainder_128", "count", |s| remainder::<128>(s.work.columns);
+        "columns_remainder_256", "count", |s| remainder::<256>(s.work.columns);
+        "columns_remainder_512", "count", |s| remainder::<512>(s.work.columns);
+        "columns_remainder_1024", "count", |s| remainder::<1024>(s.work.columns);
+        "columns_remainder_2048", "count", |s| remainder::<2048>(s.work.columns);
+        "columns_remainder_4096", "count", |s| remainder::<4096>(s.work.columns);
+        "columns_remainder_8192", "count", |s| remainder::<8192>(s.work.columns);
+        "depth_remainder_4", "count", |s| remainder::<4>(s.work.depth);
+        "depth_remainder_32", "count", |s| remainder::<32>(s.work.depth);
+        "depth_remainder_64", "count", |s| remainder::<64>(s.work.depth);
+        "depth_remainder_128", "count", |s| remainder::<128>(s.work.depth);
+        "depth_remainder_256", "count", |s| remainder::<256>(s.work.depth);
+        "depth_remainder_512", "count", |s| remainder::<512>(s.work.depth);
+        "depth_remainder_1024", "count", |s| remainder::<1024>(s.work.depth);
+        "depth_remainder_2048", "count", |s| remainder::<2048>(s.work.depth);
+        "depth_remainder_4096", "count", |s| remainder::<4096>(s.work.depth);
+        "depth_remainder_8192", "count", |s| remainder::<8192>(s.work.depth);
         "rows_alignment", "log2 count", |s| alignment(s.work.rows);
         "columns_alignment", "log2 count", |s| alignment(s.work.columns);
         "depth_alignment", "log2 count", |s| alignment(s.work.depth);
@@ -200,6 +200,15 @@ pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
 /// Returns the number of trailing zero bits of a size, at most five, as its alignment for vectors and addresses.
 fn alignment(size: f64) -> f64 {
     f64::from((size as u64).trailing_zeros().min(5))
+}
+
+/// Returns the remainder of a size, which is a whole number except in a few tables.
+fn remainder<const DIVISOR: u64>(size: f64) -> f64 {
+    let whole = size as u64;
+    match whole as f64 == size {
+        true => (whole % DIVISOR) as f64,
+        false => size % DIVISOR as f64,
+    }
 }
 
 /// Returns the logarithm of the largest power of two that divides the distance in bytes of adjacent rows or planes.
