@@ -12,6 +12,8 @@ use tempfile::NamedTempFile;
 
 /// Prefix of temporary files; readers ignore names with a leading dot.
 const TEMPORARY: &str = ".tmp-";
+/// Prefix of output files that are not complete, in folders with files of other programs.
+const UNFINISHED: &str = ".opcollect-unfinished-";
 
 /// A temporary file, which is deleted on drop unless it is kept.
 pub(crate) struct Scratch {
@@ -27,10 +29,24 @@ pub(super) struct HashedScratch {
 impl Scratch {
     /// Creates a temporary file. The file is locked, so that cleanup can recognise files of dead writers.
     pub fn new(folder: &Path) -> Result<Scratch> {
+        Scratch::with_prefix(folder, TEMPORARY)
+    }
+
+    /// Creates the temporary file of an output, and removes those that killed processes left in the folder.
+    pub fn for_output(folder: &Path) -> Result<Scratch> {
+        // A folder that cannot be listed can be written to.
+        for left in list_abandoned(folder, |name| name.starts_with(UNFINISHED)).unwrap_or_default() {
+            // A file that cannot be removed does not prevent writing another one.
+            let _ = std::fs::remove_file(left);
+        }
+        Scratch::with_prefix(folder, UNFINISHED)
+    }
+
+    fn with_prefix(folder: &Path, prefix: &str) -> Result<Scratch> {
         loop {
             let mut builder = tempfile::Builder::new();
             // The umask decides the permissions, as for any new file.
-            let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
+            let builder = builder.prefix(prefix).permissions(Permissions::from_mode(0o666));
             let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
             // Without file locks, cleanup cannot recognise leftovers; everything else works.
             let _ = file.as_file().lock();
@@ -186,7 +202,12 @@ pub(super) fn is_temporary(name: &str) -> bool {
 }
 
 pub(super) fn list_leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = list_matching(folder, is_temporary)?;
+    list_abandoned(folder, is_temporary)
+}
+
+/// Lists temporary files that no process holds.
+fn list_abandoned(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+    let mut paths = list_matching(folder, is_wanted)?;
     paths.retain(|path| holder::open_lockable(path).is_ok_and(|file| Holder::probe_lock(&file) == Holder::Gone));
     Ok(paths)
 }

@@ -64,7 +64,7 @@ impl OutputSink {
             File::options().write(true).open(place).context("opening", path)?;
         }
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(OutputSink::Beside { scratch: Scratch::new(folder)?, name, before })
+        Ok(OutputSink::Beside { scratch: Scratch::for_output(folder)?, name, before })
     }
 }
 
@@ -123,6 +123,23 @@ mod tests {
         write_file(&path, "new").unwrap();
         assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"new".to_vec(), vec!["page.html".into()]));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn files_of_killed_processes_are_removed_and_those_of_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let writing = Output::create(&path).unwrap();
+        for name in [".opcollect-unfinished-killed", ".tmp-of-another-program"] {
+            fs::write(folder.path().join(name), "half").unwrap();
+        }
+        write_file(&path, "whole").unwrap();
+        let mut left = names(folder.path());
+        left.retain(|name| !name.as_bytes().starts_with(b".opcollect-unfinished-"));
+        left.sort();
+        assert_eq!(left, [".tmp-of-another-program", "page.html"]);
+        assert_eq!(names(folder.path()).len(), 3, "a file that a process writes stays");
+        drop(writing);
     }
 
     #[test]

@@ -122,6 +122,17 @@ fn only_valid_plans_are_run() {
     let ran = opcollect(&format!("model run {once} --plan net.plan --store kept")).expect(0).json();
     assert_eq!(ran["check"]["is_right"], true, "{ran}");
     assert_eq!(ran["promised"]["time_ns"], promise["time_ns"]);
+    bench.write("ran.json", &ran.to_string());
+    let drawn = oppredict(&format!("plan {asked} --html lanes.html --measured ran.json")).expect(0);
+    assert!(!drawn.stderr.contains("not of this machine"), "{drawn}");
+    for (field, value) in [("calls", 7.into()), ("threads", 9.into()), ("stages", serde_json::Value::Null)] {
+        let mut other = ran.clone();
+        other[field] = value;
+        bench.write("other.json", &other.to_string());
+        let drawn = oppredict(&format!("plan {asked} --html other.html --measured other.json"));
+        refused(drawn, "did not follow this plan");
+        assert!(!bench.path("other.html").exists(), "{field}");
+    }
     let kept = stores::records(&bench.path("kept"));
     assert_eq!(kept[0].parallel_type.as_deref(), report["plan"]["parallel"].as_str());
 
@@ -199,4 +210,26 @@ fn operators_are_placed_with_reasons() {
     assert_eq!(report["intervals_ns"].as_array().map(Vec::len), report["times_ns"].as_array().map(Vec::len));
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
     refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a valid time of `conv`");
+}
+
+#[test]
+fn plans_say_that_a_store_is_damaged_or_of_another_machine() {
+    let bench = Bench::new();
+    store(&bench.path("times"), "other-machine", 2);
+    let plan =
+        || run(bench.command(&program("oppredict"), "plan --model squeezenet-1.1:hw=32 --data times --threads 2"));
+    let sound = plan().expect(0);
+    assert!(
+        sound.stderr.contains("times are those of `other-machine`, which the store has, not of this machine"),
+        "{sound}"
+    );
+    let parts = stores::files(&bench.path("times/parts"));
+    let part = parts.iter().find(|part| part.extension().is_some_and(|ending| ending == "parquet")).expect("a part");
+    let bytes = std::fs::read(part).expect("a part");
+    // A second, sound part, so that times are left.
+    store(&bench.path("more"), "other-machine", 3);
+    run(bench.opcollect("dataset merge --store times more")).expect(0);
+    std::fs::write(part, &bytes[..bytes.len() / 2]).expect("a folder to write to");
+    let damaged = plan().expect(1);
+    assert!(damaged.stderr.contains("skipped `"), "{damaged}");
 }

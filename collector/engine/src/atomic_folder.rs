@@ -1,4 +1,5 @@
-//! Atomic creation of folders: written under a temporary name next to the destination, renamed when complete.
+//! Atomic creation of folders: written under a temporary name next to the destination, renamed when complete; and
+//! temporary folders, of which those of killed processes are removed by the next process.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -9,13 +10,33 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder that is written under a temporary name next to its destination.
-pub struct AtomicFolder {
+pub struct AtomicFolder(TemporaryFolder);
+
+/// A folder that is removed when it is dropped.
+pub struct TemporaryFolder {
     folder: TempDir,
-    /// Holds a lock on the folder while it is written, on file systems that support locks.
+    /// Holds a lock on the folder while it is used, on file systems that support locks.
     _lock: File,
 }
 
 const PREFIX: &str = ".opcollect-build-";
+
+impl TemporaryFolder {
+    /// Creates a folder whose name starts with `prefix`, and removes those that killed processes left behind.
+    pub fn create_in(parent: &Path, prefix: &str) -> std::io::Result<TemporaryFolder> {
+        remove_abandoned(parent, prefix);
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
+        let lock = File::open(folder.path())?;
+        // Network file systems may not support locks. There, `remove_abandoned` uses the age of a folder.
+        let _ = lock.lock();
+        Ok(TemporaryFolder { folder, _lock: lock })
+    }
+
+    /// Returns the path of the folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
 
 impl AtomicFolder {
     /// Creates the temporary folder. Fails if something exists at the destination.
@@ -26,16 +47,7 @@ impl AtomicFolder {
                 .with_hint("choose another `--out`, or remove the folder"));
         }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let begin = || {
-            remove_abandoned(parent);
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-            let lock = File::open(folder.path())?;
-            // Network file systems may not support locks. There, `remove_abandoned` uses the age
-            // of a folder.
-            let _ = lock.lock();
-            Ok(AtomicFolder { folder, _lock: lock })
-        };
-        begin().map_err(|error: std::io::Error| {
+        TemporaryFolder::create_in(parent, PREFIX).map(AtomicFolder).map_err(|error| {
             let text = format!("cannot write to `{}`: {error}", parent.display());
             // A wrong path is a usage error; any other error is a problem of this machine.
             match error.kind() {
@@ -47,7 +59,7 @@ impl AtomicFolder {
 
     /// Returns the path of the temporary folder.
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        self.0.path()
     }
 
     /// Renames the folder to its destination.
@@ -55,10 +67,10 @@ impl AtomicFolder {
         if out.exists() {
             fs::remove_dir(out).map_err(Failure::environment)?;
         }
-        let path = self.folder.path();
+        let path = self.0.path();
         sync_folder(path)
             .map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", path.display())))?;
-        let written = self.folder.keep();
+        let written = self.0.folder.keep();
         fs::rename(&written, out).map_err(|error| {
             Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
         })
@@ -77,13 +89,13 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Removes temporary folders of killed processes, which are no longer locked.
-fn remove_abandoned(parent: &Path) {
+fn remove_abandoned(parent: &Path, prefix: &str) {
     /// Age below which a folder is kept: the process that created it may not have locked it yet.
     const MIN_AGE: Duration = Duration::from_secs(60);
     /// Age above which a folder is certainly abandoned, even if its file system does not support locks.
     const ABANDONED_AGE: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
     for entry in named {
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
         let age = age().unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Best, BuiltModel, Comparison, NetworkError};
 use crate::observer::Observer;
 use crate::runs::{PrecedingCampaign, Runs};
-use crate::stores::{left_out_note, open_existing, store_failure};
+use crate::stores::{left_out_note, note_damage, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
@@ -209,7 +209,9 @@ impl PreparedModel {
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
         let mut best = Best::for_plan(&self.plan, on, (now, all_versions), (&network, &contest));
-        for record in open_existing(store)?.select_records(Choose::All).map_err(store_failure)? {
+        let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
+        note_damage(records.damage(), &*self.runs.observer);
+        for record in records {
             best.add_record(&record.map_err(store_failure)?);
         }
         Ok(best)

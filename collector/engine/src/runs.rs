@@ -1,5 +1,6 @@
 //! Runs whole models on a bench, with a CPU per thread and a folder for inputs and outputs.
 
+use crate::atomic_folder::TemporaryFolder;
 use crate::campaign::Config;
 use crate::failure::{Failure, format_chain};
 use crate::network;
@@ -18,7 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 use worker::Fault;
 
 /// Sampling time of a whole model; longer than that of an operator.
@@ -60,7 +60,7 @@ pub struct Runs {
     pub run_id: Option<String>,
     /// Number of the signal that stops the runs, or 0.
     pub signal: Arc<AtomicUsize>,
-    folder: TempDir,
+    folder: TemporaryFolder,
 }
 
 /// Id and signal of a campaign, for runs that follow it.
@@ -88,7 +88,8 @@ impl Runs {
         bench: Box<dyn Bench>,
         observer: Rc<dyn Observer>,
     ) -> Result<Runs> {
-        let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
+        let folder = TemporaryFolder::create_in(&std::env::temp_dir(), "opcollect-model-");
+        let folder = folder.map_err(Failure::environment)?;
         Ok(Runs { config, cpus, bench, observer, run_id: None, signal: Arc::default(), folder })
     }
 

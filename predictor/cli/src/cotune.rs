@@ -3,7 +3,7 @@
 use crate::installation::find_collector;
 use crate::loading::read_times;
 use crate::options::TimesFlags;
-use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
@@ -31,8 +31,8 @@ pub struct CotuneArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Number of candidate schedules per operator, fastest on all cores first
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    pub schedules: usize,
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub schedules: u32,
     /// Measure the choice and sequential execution, and keep the faster
     ///
     /// Rounds are interleaved. The report contains both times, including that of a rejected choice.
@@ -56,9 +56,10 @@ pub struct CotuneArguments {
 }
 
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
-    let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
+    let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules as usize)?;
     let file = create_output(arguments.choice.as_deref())?;
-    let found = question.choose_schedules(&read_times(&arguments.times, true)?)?;
+    let known = read_times(&arguments.times, true)?;
+    let found = question.choose_schedules(&known)?;
     print_text(arguments.json, &describe_cotuning(&found))?;
     let choice = found.both_choices();
     write_output(file, || choice.to_string().into_bytes())?;
@@ -84,7 +85,7 @@ pub fn run(arguments: &CotuneArguments) -> Result<u8> {
         });
         print_json(&report)?;
     }
-    Ok(DONE)
+    Ok(if known.damage().is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
 fn describe_measurement(measured: &MeasuredChoice) -> String {

@@ -139,7 +139,10 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         ("bytes at full bandwidth", limits.memory_ns),
         ("launch overhead", prediction.overhead_ns),
     ] {
-        let share = format!("{:.0} %", 100.0 * time_ns / prediction.time_ns);
+        let share = match time_ns > prediction.time_ns {
+            true => "longer".to_owned(),
+            false => format!("{:.0} %", 100.0 * time_ns / prediction.time_ns),
+        };
         bounds.add_row([name.to_owned(), format_duration(time_ns), share]);
     }
     text += &format!("{}\n", bounds.format_for(&stdout_paper()));

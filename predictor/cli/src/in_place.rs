@@ -6,7 +6,8 @@ use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
 use clap::Args;
 use predictor::in_place::PlacedNetworks;
 use predictor::{Error, Result};
-use report::{Table, format_duration, number_column, or_unknown, text_column};
+use report::terminal::print_notes;
+use report::{Table, format_count, format_duration, number_column, or_unknown, text_column};
 use samples::placed::PlacedNetwork;
 use serde_json::json;
 use std::path::PathBuf;
@@ -41,6 +42,12 @@ pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
                 .to_owned(),
         ));
     }
+    let lacking = networks.iter().flat_map(PlacedNetwork::by_default).filter(|one| one.alone_ns.is_none()).count();
+    let note = || {
+        let operators = format_count(lacking, "operator");
+        format!("{operators} without a well-known isolated time; `--max-uncertainty inf` includes uncertain ones")
+    };
+    print_notes("note", (lacking > 0).then(note));
     print_text(arguments.json, &network_table(networks).format_for(&stdout_paper()))?;
     if arguments.operators {
         for network in networks {

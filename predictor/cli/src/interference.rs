@@ -1,7 +1,7 @@
 //! The command `oppredict interference`.
 
 use crate::loading::print_left_out;
-use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::interference::Machine;
 use predictor::planning::{coruns::Scores, interference::RecordedSlowdowns};
@@ -43,6 +43,7 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let read =
         RecordedSlowdowns::read_slowdowns(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
     print_left_out(read.left_out);
+    print_notes("warning", &read.damage);
     let scores = read.score_rules(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {
@@ -56,7 +57,7 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
             "operators": coruns.operators, "beside": coruns.beside });
         print_json(&report)?;
     }
-    Ok(DONE)
+    Ok(if read.damage.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
 fn describe_scores(scores: &Scores, machine: &Machine) -> String {

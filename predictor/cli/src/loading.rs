@@ -113,11 +113,20 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
     Ok(())
 }
 
-/// Reads times of operators from records, a predictor or both, and prints how many records were skipped.
+/// Reads times of operators from records, a predictor or both. Prints how many records were skipped, what is damaged,
+/// and that the only measured machine is another one.
 pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> {
     let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
     let host = flags.data.as_ref().map(|path| Host::read_host(path, choice)).transpose()?;
-    print_left_out(host.as_ref().map_or(0, |host| host.left_out));
+    if let Some(host) = &host {
+        print_left_out(host.left_out);
+        print_notes("warning", &host.damage);
+        let here = measure::host::Facts::read_facts().host_class();
+        let is_other = flags.hardware.is_none() && host.class != here;
+        let note =
+            || format!("times are those of `{}`, which the store has, not of this machine, `{here}`", host.class);
+        print_notes("note", is_other.then(note));
+    }
     let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
     // Predictions for another machine are only added to measured times on request.
     let predictor = match host.is_none() || flags.predictor.is_some() {

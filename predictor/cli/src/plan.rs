@@ -2,7 +2,7 @@
 
 use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source, parse_not_negative, sequence_length};
-use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
@@ -82,8 +82,8 @@ fn write_plan(
     page: Option<Output>,
     out: Option<Output>,
 ) -> Result<u8> {
-    let measured = arguments.measured.as_deref().map(MeasuredLanes::read_lanes).transpose()?;
-    let PlanOfTimes { found, versions, this_host, .. } = planned;
+    let PlanOfTimes { found, versions, this_host, is_damaged, .. } = planned;
+    let measured = arguments.measured.as_deref().map(|path| MeasuredLanes::read_lanes(path, found)).transpose()?;
     write_output(page, || pages::plan_page(found, &planned.facts(), measured.as_ref()).into_bytes())?;
     write_output(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
@@ -91,11 +91,13 @@ fn write_plan(
             &json!({ "plan": found, "stages": found.stages.stages, "versions": versions, "this_host": this_host }),
         )?;
     }
-    Ok(DONE)
+    Ok(if *is_damaged { DONE_WITH_LOSSES } else { DONE })
 }
 
 struct PlanOfTimes {
     found: NetworkPlan,
+    /// Whether contents of the store were skipped because they are damaged.
+    is_damaged: bool,
     versions: Vec<String>,
     /// Translation of predicted times from the training device to this machine, if any.
     this_host: Option<HostTranslation>,
@@ -123,7 +125,8 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
         let by = file.map_or("the built-in predictor".to_owned(), |file| format!("`{}`", file_label(file)));
         format!("by {by} for {machine}")
     });
-    Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned(), predicted })
+    let is_damaged = !known.damage().is_empty();
+    Ok(PlanOfTimes { found, is_damaged, versions, this_host: known.this_host().cloned(), predicted })
 }
 
 fn describe_plan(planned: &PlanOfTimes) -> String {

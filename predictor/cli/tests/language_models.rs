@@ -87,6 +87,7 @@ fn wrong_questions_are_refused_with_a_way_out() {
         ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --dtype fp8", "whose text states all"),
         ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --model llama-3.1-8b", "--model cannot be used with"),
         ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --threads 4", "--threads cannot be used with kernels"),
+        ("predict --op gemm:m=1,n=64,k=64 --device h100_sxm --space s.json", "--space cannot be used with kernels"),
         ("predict --model llama-3.1-8b --device h100_sxm --power-limit 200", "--power-limit cannot be used with"),
         ("predict --op relu:shape=8 --dtype fp8", "servers are predicted for --model alone"),
         ("predict --model llama-3.1-8b", "a server needs a GPU: name one with --device"),

@@ -133,6 +133,24 @@ fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
     assert!(said.contains("on 1 thread (--threads)"), "{said}");
 }
 
+/// The smallest operators run on one thread, in less than the launch overhead of two.
+#[test]
+fn explanations_state_no_overhead_of_more_than_the_time() {
+    let installed = Installed::new();
+    let cache = tempfile::tempdir().expect("a folder");
+    let explain = |operator: &str| {
+        let asked =
+            installed.command().args(["explain", "--op", operator]).env("XDG_CACHE_HOME", cache.path()).output();
+        String::from_utf8_lossy(&asked.expect("the program runs").stdout).into_owned()
+    };
+    let tiny = explain("conv2d:ci=1,hw=8,co=1,k=1");
+    assert!(tiny.contains("the time is shorter than the usual launch overhead"), "{tiny}");
+    let row = |said: &str| said.lines().find(|line| line.starts_with("launch overhead")).map(str::to_owned);
+    assert!(row(&tiny).is_some_and(|row| row.ends_with("longer")), "{tiny}");
+    let usual = explain("conv2d:ci=64,hw=28,co=64,k=3,p=1");
+    assert!(row(&usual).is_some_and(|row| row.ends_with(" %")), "{usual}");
+}
+
 #[test]
 fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
     let (path, mapping) = (published("gpu.opp"), published("../../configs/gpu-ops.toml"));

@@ -38,9 +38,12 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let (limit, reason) = match parallel_efficiency {
+        _ if overhead_ns > prediction.time_ns => {
+            let reason = "the time is shorter than the usual launch overhead of this kind, as for work on one thread";
+            ("overhead", reason.to_owned())
+        }
         _ if overhead_ns > 0.5 * prediction.time_ns => {
-            let share = percent((overhead_ns / prediction.time_ns).min(1.0));
-            ("overhead", format!("the launch overhead is {share} of the time"))
+            ("overhead", format!("the launch overhead is {} of the time", percent(overhead_ns / prediction.time_ns)))
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };

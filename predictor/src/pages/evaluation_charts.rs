@@ -16,6 +16,8 @@ const SIDE: f64 = 356.0;
 const LEFT: f64 = 74.0;
 const MARGIN: f64 = 16.0;
 const BOTTOM: f64 = 50.0;
+/// Least distance between the labels of neighbouring times on the horizontal axis.
+const LABEL: f64 = 58.0;
 const LANE: f64 = 26.0;
 /// Height of a bar with its texts above it.
 const TALL_LANE: f64 = 40.0;
@@ -219,19 +221,22 @@ fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
     let across = Scale { range, places: (LEFT, right), is_log: true };
     let up = Scale { range, places: (floor, MARGIN), is_log: true };
     let mut svg = svg_start(right + 2.0 * MARGIN + 14.0, floor + BOTTOM, "predicted against measured");
+    let mut free_from = LEFT;
     for time in axes.ticks() {
-        let (x, y) = (across.coordinate_of(time), up.coordinate_of(time));
+        let (x, y, text) = (across.coordinate_of(time), up.coordinate_of(time), format_duration(time));
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
              <line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>\
-             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\
-             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
             LEFT - 8.0,
-            y + 4.0,
-            floor + 18.0,
-            text = format_duration(time)
+            y + 4.0
         );
+        if x >= free_from {
+            let place = floor + 18.0;
+            let _ = write!(svg, "<text class=\"soft\" x=\"{x:.1}\" y=\"{place}\" text-anchor=\"middle\">{text}</text>");
+            free_from = x + LABEL;
+        }
     }
     svg += &draw_band(&across, &up);
     let _ = write!(

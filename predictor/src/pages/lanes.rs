@@ -32,13 +32,17 @@ const SPACE: f64 = 10.0;
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
     pub median_ns: f64,
+    pub threads: usize,
+    pub calls: usize,
+    /// Number of stages; None if the run followed no plan.
+    pub stages: Option<usize>,
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
 
 impl MeasuredLanes {
-    /// Reads the output of `opcollect model run --plan … --json`.
-    pub fn read_lanes(path: &Path) -> Result<MeasuredLanes> {
+    /// Reads the output of `opcollect model run --plan … --json` of a run with this plan.
+    pub fn read_lanes(path: &Path, planned: &NetworkPlan) -> Result<MeasuredLanes> {
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
@@ -56,6 +60,19 @@ impl MeasuredLanes {
                 path,
                 "a lane has a negative or infinite time, or a core above 1023".to_owned(),
             ));
+        }
+        let stages = planned.stages.stages.len();
+        if (found.threads, found.calls, found.stages) != (planned.cores, planned.calls.len(), Some(stages)) {
+            let of_run = match found.stages {
+                Some(stages) => format!("{} threads, {} calls and {stages} stages", found.threads, found.calls),
+                None => "no plan".to_owned(),
+            };
+            let cores = planned.cores;
+            let problem = format!(
+                "a run with {of_run} did not follow this plan with {cores} threads, {} calls and {stages} stages; write the plan with `--out FILE` and run it with `--plan FILE`",
+                planned.calls.len()
+            );
+            return Err(Error::table_error(path, problem));
         }
         Ok(found)
     }

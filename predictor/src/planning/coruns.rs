@@ -3,7 +3,8 @@
 use super::demand::{Time, cache_bytes, task_demand};
 use super::versions::select_versions;
 use crate::error::{Error, Result};
-use datasets::{Json, Outcome, Record, Source, Store};
+use datasets::store::Records;
+use datasets::{Json, Outcome, Record, Source};
 use learn::split;
 use models::Task;
 use planners::interference::{
@@ -161,10 +162,15 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class; also returns the records and the number of outdated ones.
-    pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
+    /// Selects the co-runs of the given or the only host class among a store's records; also returns their records and
+    /// the number of outdated ones.
+    pub fn select_coruns(
+        (path, records): (&Path, Records),
+        class: Option<&str>,
+        all_versions: bool,
+    ) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-        for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
+        for record in records {
             let record = record?;
             if CoRuns::is_corun(&record) {
                 by_class.entry(record.host_class.clone()).or_default().push(record);

@@ -4,6 +4,7 @@ use super::network::{NetworkPlan, plan};
 use super::times::{Host, Times};
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
+use datasets::store::Damage;
 use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
@@ -26,6 +27,11 @@ impl KnownTimes {
 
     pub fn measured_host(&self) -> Option<&Host> {
         self.host.as_ref()
+    }
+
+    /// Returns the damaged contents of the store of measured times, which were skipped.
+    pub fn damage(&self) -> &[Damage] {
+        self.host.as_ref().map_or(&[], |host| &host.damage)
     }
 
     /// Returns the translation of predictions to this host; None if predictions are for a device with training data.

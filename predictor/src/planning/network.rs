@@ -248,6 +248,7 @@ fn explain_choice(
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
             "every operator depends on the previous one, so no operators can run concurrently".to_owned()
         }
+        (false, 0) if cores == 1 => "one core runs one operator at a time".to_owned(),
         (false, 0) => {
             format!(
                 "each operator takes less time on {cores} cores than on fewer, so concurrent execution would take \

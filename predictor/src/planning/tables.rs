@@ -32,32 +32,41 @@ pub fn read_table(path: &Path) -> Result<TimesTable> {
 }
 
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
-    let mut lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
-    let (_, header) = lines.next().ok_or("the table is empty; its first line must be `operator,DEVICE,…`")?;
-    let devices: Vec<String> = header.split(',').skip(1).map(|name| name.trim().to_owned()).collect();
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut lines = reader.records().map(|line| line.map_err(|error| format!("the table is not CSV: {error}")));
+    let header = lines.next().ok_or("the table is empty; its first line must be `operator,DEVICE,…`")??;
+    let devices: Vec<String> = header.iter().skip(1).map(str::to_owned).collect();
     if devices.is_empty() {
         return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
     }
+    if let Some(place) = (0..devices.len()).find(|place| devices[..*place].contains(&devices[*place])) {
+        return Err(format!("the first line names the device `{}` twice", devices[place]));
+    }
+    if devices.iter().any(String::is_empty) {
+        return Err("the first line has a device without a name".to_owned());
+    }
     let mut table = TimesTable { devices, ..TimesTable::default() };
-    for (number, line) in lines {
-        let mut cells = line.split(',').map(str::trim);
-        let name = cells.next().unwrap_or_default();
-        let times: Vec<f64> = cells
-            .zip(&table.devices)
-            .map(|(cell, device)| match cell.parse::<f64>() {
-                Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
-                _ => Err(format!(
-                    "line {}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds",
-                    number + 1
-                )),
-            })
-            .collect::<std::result::Result<_, String>>()?;
-        if times.len() != table.devices.len() || line.split(',').count() != table.devices.len() + 1 {
-            let found = line.split(',').count() - 1;
-            return Err(format!("line {}: {found} times for {} devices", number + 1, table.devices.len()));
+    for line in lines {
+        let line = line?;
+        let number = line.position().map_or(0, csv::Position::line);
+        let name = line.get(0).unwrap_or_default();
+        if line.len() != table.devices.len() + 1 {
+            let found = line.len() - 1;
+            return Err(format!(
+                "line {number}: {found} times for {} devices; a name with commas needs quotes",
+                table.devices.len()
+            ));
         }
+        let time = |(cell, device): (&str, &String)| match cell.parse::<f64>() {
+            Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
+            _ => {
+                Err(format!("line {number}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds"))
+            }
+        };
+        let times = line.iter().skip(1).zip(&table.devices).map(time);
+        table.times_ns.push(times.collect::<std::result::Result<_, String>>()?);
         table.operators.push(name.to_owned());
-        table.times_ns.push(times);
     }
     if table.operators.is_empty() { Err("the table has no operators".to_owned()) } else { Ok(table) }
 }
@@ -71,7 +80,12 @@ mod tests {
         let table = parse_table("operator,cpu,gpu\nconv, 1,9\n\nsoftmax,9,1e0\n").expect("a table");
         assert_eq!((table.operators.len(), table.devices.join(" ")), (2, "cpu gpu".to_owned()));
         assert_eq!(table.times_ns, [[1.0, 9.0], [9.0, 1.0]]);
+        let quoted = parse_table("operator,cpu\r\n\"conv2d f32[1,3,8,8]\",5\r\n").expect("a table");
+        assert_eq!((quoted.operators, quoted.times_ns), (vec!["conv2d f32[1,3,8,8]".to_owned()], vec![vec![5.0]]));
         for (text, wanted) in [
+            ("operator,cpu,cpu\nx,1,2\n", "names the device `cpu` twice"),
+            ("operator,cpu,\nx,1,2\n", "a device without a name"),
+            ("operator,cpu\nconv f32[1,3],5\n", "line 2: 2 times for 1 devices; a name with commas needs quotes"),
             ("", "the table is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),

@@ -6,6 +6,7 @@ use super::demand::{bytes_per_ns, cache_bytes};
 use super::versions::select_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
+use datasets::store::Damage;
 use datasets::{
     CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose_records, find_fastest,
     middle_of,
@@ -27,6 +28,8 @@ pub struct Host {
     times: HashMap<(String, usize), Vec<(String, Time)>>,
     pub versions: BTreeSet<String>,
     pub left_out: usize,
+    /// Damaged contents of the store, which were skipped.
+    pub damage: Vec<Damage>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +51,9 @@ impl Host {
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         let mut together: Vec<Record> = Vec::new();
-        for record in store.select_records(Choose::All)? {
+        let records = store.select_records(Choose::All)?;
+        let damage = records.damage().to_vec();
+        for record in records {
             let record = record?;
             if CoRuns::is_corun(&record) {
                 together.push(record);
@@ -88,7 +93,8 @@ impl Host {
         let (together, _) = select_versions(together, all_versions);
         let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
         let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
-        Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, ..Host::from_records(class, &records, peaks) })
+        let host = Host::from_records(class, &records, peaks);
+        Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, damage, ..host })
     }
 
     fn from_records(class: String, records: &[Record], peaks: Peaks) -> Host {
@@ -101,7 +107,7 @@ impl Host {
         let cache_bytes = cache_bytes(records);
         let versions = records.iter().map(Record::version_text).collect();
         let (coruns, profiles) = (CoRuns::default(), HashMap::new());
-        Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0 }
+        Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0, damage: Vec::new() }
     }
 
     /// Returns the resources that operators share on `cores` cores, with fitted interference weights.

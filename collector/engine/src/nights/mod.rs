@@ -29,7 +29,6 @@ pub use options::NightOptions;
 use progress::NightProgress;
 pub use report::{NightPhase, NightReport};
 use sentinels::Sentinels;
-pub use slice::PARENT_VARIABLE;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 

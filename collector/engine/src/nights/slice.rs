@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::processes::read_pipe;
+use measure::host::command::PARENT_VARIABLE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -11,9 +12,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Environment variable with the process id of the parent. A slice ends when its parent ends.
-pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and the deadline, in which a slice seals its records.

@@ -179,12 +179,15 @@ impl Predict {
         let of_servers =
             ("--dtype, --tensor-parallel, --input-tokens and other flags of servers", self.server.is_given());
         let power_limit = ("--power-limit", self.power_limit.is_some());
+        let space = ("--space", self.space.is_some());
         if is_server {
-            let unused = [&for_models[1..], &for_predictors, &[power_limit, ("--mapping", self.mapping.is_some())]];
+            let own = [power_limit, space, ("--mapping", self.mapping.is_some())];
+            let unused = [&for_models[1..], &for_predictors, &own];
             return refuse_flags("language models", &unused.concat());
         }
         if is_kernel {
-            let unused = [&for_models[..], &for_predictors, &[("--model", !self.model.is_empty()), of_servers]];
+            let own = [space, ("--model", !self.model.is_empty()), of_servers];
+            let unused = [&for_models[..], &for_predictors, &own];
             let subject = "kernels, whose text states all, as in `gemm:m=64,n=4096,k=4096,dtype=fp8`";
             return refuse_flags(subject, &unused.concat());
         }
