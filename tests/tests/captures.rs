@@ -73,7 +73,11 @@ fn an_import_reports_as_text_and_json() {
     assert_eq!(ran.stdout, "4 rows of `before-0`, one per operator and core, are in the store `store`\n");
     let ran = run(bench.opcollect("tpu import before-0 --store store --commands --json")).expect(0);
     let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
-    assert_eq!(json["rows"], 4, "{ran}");
+    assert_eq!((&json["rows"], &json["new_rows"]), (&4.into(), &4.into()), "{ran}");
+    for flags in ["", "--commands"] {
+        let again = run(bench.opcollect(&format!("tpu import before-0 --store store --json {flags}"))).expect(0).json();
+        assert_eq!((&again["rows"], &again["new_rows"]), (&4.into(), &0.into()), "repeated rows");
+    }
     // A core with nothing but messages.
     let (tiu, _, nodes) = card::preamble();
     let sends = [0, 1, 2, 3, 4, 5].map(|id| [900 + 150 * id, 911 + 150 * id, id, 0, 0, 0]);

@@ -109,6 +109,16 @@ pub fn import_file(store: &Path, file: &Path, format: Format) -> Result<ImportRe
     Store::import_with(store, file, format, &wrong_schedule).map_err(store_failure)
 }
 
+/// Returns the run ID of imported rows. It depends only on the imported content and the options, so that a repeated
+/// import adds no rows.
+pub fn import_run_id(source: &str, parts: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    format!("{source}-import-{}", &hasher.finalize().to_hex()[..32])
+}
+
 /// Returns a file's modification time in microseconds since 1970, or the current time if it is unknown.
 pub fn modified_us(path: &Path) -> i64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified());

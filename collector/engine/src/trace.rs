@@ -1,13 +1,12 @@
 //! Traces from any tool: summaries, queries, checks, conversion, and import into stores.
 
 use crate::Result;
-use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::packing;
 use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
-use crate::stores::{import_records, modified_us};
+use crate::stores::{import_records, import_run_id, modified_us};
 use capture::events::check::{self, CheckReport};
 use capture::events::convert::{self, Align, Part};
 use capture::events::in_memory::{self, Trace};
@@ -190,14 +189,19 @@ pub fn import_trace(
 }
 
 fn trace_provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> Result<Provenance> {
+    let taken_at_us = modified_us(file);
+    let host = options.host.unwrap_or("unknown");
+    let model = options.model.unwrap_or(default_model);
+    let trace_hash = hash_file(file)?;
+    let settings = format!("{taken_at_us} {:?}", options.threads);
     Ok(Provenance {
-        taken_at_us: modified_us(file),
-        host: options.host.unwrap_or("unknown").to_owned(),
+        taken_at_us,
+        host: host.to_owned(),
         threads: options.threads,
-        model: options.model.unwrap_or(default_model).to_owned(),
-        run_id: format!("trace-import-{}", now_us()),
+        model: model.to_owned(),
+        run_id: import_run_id("trace", &[&trace_hash, host, model, &settings]),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace_hash: hash_file(file)?,
+        trace_hash,
     })
 }
 
