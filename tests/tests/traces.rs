@@ -258,7 +258,19 @@ fn merged_traces_state_their_clock_offsets() {
     };
     assert_eq!(starts("a.json b.json all.pftrace"), ["a 5000", "b 2505000"]);
     assert_eq!(starts("a.json c.json all.pftrace --align start"), ["a 5000", "c 5000"]);
+    assert_eq!(starts("c.json a.json all.pftrace --align start"), ["c 5000", "a 5000"]);
     assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-90000"), ["a 5000", "c 10000"]);
+    // Perfetto's format has no negative times, so all traces are shifted; Chrome's format has them.
+    assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-99999999"), ["c 0", "a 99904999"]);
+    let chrome = run(bench.opcollect("trace merge a.json c.json all.json --offset-ns -8000,0 --json")).expect(0).json();
+    assert_eq!(chrome["inputs"][0]["offset_ns"], -8000, "{chrome}");
+    let text = std::fs::read_to_string(bench.path("all.json")).expect("it was written");
+    assert!(text.contains(r#""ts":-3.000"#) && text.contains(r#""baseTimeNanoseconds":1008000"#), "{text}");
+    let shifted = run(bench.opcollect("trace convert all.json one.pftrace")).expect(0).stdout;
+    assert!(shifted.contains("`all.json`: added 3000 ns to its times"), "{shifted}");
+    let far = "trace merge a.json c.json far.pftrace --offset-ns 0,9223372036854775807";
+    let refused = run(bench.opcollect(far)).expect(2);
+    assert!(refused.stderr.contains("range of 64-bit nanoseconds") && !bench.path("far.pftrace").exists(), "{refused}");
     let shown = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
     assert!(shown.contains("`b.json`: added 2500000 ns to its times"), "{shown}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);

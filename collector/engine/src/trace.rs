@@ -8,7 +8,7 @@ use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
 use crate::stores::{import_records, import_run_id, modified_us};
 use capture::events::check::{self, CheckReport};
-use capture::events::convert::{self, Align, Part};
+use capture::events::convert::{self, Align, ClockError, Part};
 use capture::events::in_memory::{self, Trace};
 use capture::events::{self, TraceContents};
 use capture::trace::{self, Answer, QueryBounds};
@@ -240,13 +240,13 @@ pub struct WrittenTrace {
     pub bytes: u64,
     /// Number of slices and counter values.
     pub events: u64,
-    /// The input traces, if several were merged.
+    /// The input traces: all merged ones, or the converted one if its times were shifted.
     pub inputs: Vec<TraceInput>,
     /// Number of slices and counter values that exceeded the size limit.
     pub left_out: u64,
 }
 
-/// One of several merged traces.
+/// One of the traces that were read.
 #[derive(Serialize)]
 pub struct TraceInput {
     /// Name of the input file.
@@ -264,8 +264,9 @@ pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: F
     let file = Output::create(output).map_err(Failure::environment)?;
     let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
     report(&trace.found);
-    let written = write_parts(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
-    Ok(WrittenTrace { inputs: Vec::new(), ..written })
+    let mut written = write_parts(vec![Part { name: file_name(input), trace, offset_ns: 0 }], format, file, bounds)?;
+    written.inputs.retain(|input| input.offset_ns != 0);
+    Ok(written)
 }
 
 /// Merges several traces into one.
@@ -294,10 +295,7 @@ pub fn merge_traces(
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
         Clocks::Align(align) => {
-            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
-                Failure::usage("some traces lack the wall-clock time of their origin (`baseTimeNanoseconds`)")
-                    .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
-            })?
+            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).map_err(clock_failure)?
         }
     };
     let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: file_name(path), trace, offset_ns };
@@ -320,7 +318,16 @@ fn implied_format(path: &Path) -> Result<Format> {
     }
 }
 
-fn write_parts(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+fn clock_failure(error: ClockError) -> Failure {
+    let hint = match error {
+        ClockError::Unknown => "use `--align start`, `--align keep`, or `--offset-ns`",
+        ClockError::Overflow => "give smaller offsets with `--offset-ns`",
+    };
+    Failure::usage(error).with_hint(hint)
+}
+
+fn write_parts(mut parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+    convert::fit_times(&mut parts, format).map_err(clock_failure)?;
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write_packed(output, |out| Ok(convert::write_merged(&parts, format, out, limit)?.0))?;
