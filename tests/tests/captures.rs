@@ -131,7 +131,14 @@ fn queries_are_bounded_in_time_and_memory() {
         command.arg(question).args(flags);
         run(command)
     };
-    ask("select count(*) from slice", &[]).expect(0);
+    let count = ask("select count(*) from slice", &[]).expect(0).stdout;
+    let plain = std::fs::read(bench.path("out/perfetto.pftrace")).expect("it was written");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &plain).expect("memory can be written");
+    std::fs::write(bench.path("packed.pftrace.gz"), packed.finish().expect("memory can be written")).expect("writable");
+    let mut command = bench.opcollect("trace query packed.pftrace.gz");
+    command.arg("select count(*) from slice");
+    assert_eq!(run(command).expect(0).stdout, count, "compressed traces are read, too");
     let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select max(x) from t";
     let ran = ask(endless, &["--seconds", "0.2"]).expect(2);
     assert!(ran.stderr.starts_with("error: the query did not finish within 0.2 s\nhint: "), "{ran}");

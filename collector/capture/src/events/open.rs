@@ -17,15 +17,8 @@ const HEAD_BYTES: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.
 pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let (head, rest) = peek_head(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
-    let (head, rest) = match head.starts_with(&[0x1f, 0x8b]) {
-        false => (head, rest),
-        true => {
-            let whole = Cursor::new(head).chain(rest);
-            peek_head(Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES))).map_err(failed)?
-        }
-    };
+    let opened = open_uncompressed(path).and_then(peek_head);
+    let (head, rest) = opened.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => TraceFormat::Chrome,
         Some(_) if head[0] == perfetto::FIRST_BYTE => TraceFormat::Perfetto,
@@ -36,6 +29,14 @@ pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
         }
     };
     Ok((format, Box::new(Cursor::new(head).chain(rest))))
+}
+
+/// Opens a file and returns its content, which is uncompressed if the file is compressed with gzip.
+pub(crate) fn open_uncompressed(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    let (head, rest) = peek_head(Box::new(File::open(path)?))?;
+    let is_compressed = head.starts_with(&[0x1f, 0x8b]);
+    let whole = Cursor::new(head).chain(rest);
+    Ok(if is_compressed { Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES)) } else { Box::new(whole) })
 }
 
 fn peek_head(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {

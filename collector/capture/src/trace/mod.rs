@@ -7,6 +7,7 @@ pub(crate) mod packets;
 mod tables;
 
 pub use bounds::QueryBounds;
+use crate::events::open::open_uncompressed;
 use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// Maximum size of a file, the same as that of a protobuf message.
+/// Maximum uncompressed size of a file, the same as that of a protobuf message.
 const MAX_BYTES: u64 = 2 << 30;
 /// Additional time for a query to stop by itself after its time limit, since a single step may take long.
 const GRACE: Duration = Duration::from_secs(2);
@@ -101,8 +102,8 @@ pub fn load_tables(bytes: &[u8], bounds: &QueryBounds) -> Result<Connection, tab
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let content = open_uncompressed(path).map_err(failed)?;
+    content.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::Large { path: path.to_owned() });
     }
