@@ -239,6 +239,29 @@ fn a_trace_in_another_format_is_the_same_trace() {
 }
 
 #[test]
+fn traces_without_events_are_refused() {
+    let bench = Bench::new();
+    bench.write("report.json", r#"{"calls":[{"Name":{"string":"dense"},"Duration (us)":{"microseconds":3}}]}"#);
+    bench.write("empty.json", r#"{"traceEvents": []}"#);
+    bench.write("full.json", r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":10}]"#);
+    for (file, why) in [("report.json", "is a report of TVM"), ("empty.json", "has no slice and no counter value")] {
+        for command in ["check FILE", "convert FILE out.pftrace", "merge full.json FILE out.pftrace --align keep"] {
+            let refused = run(bench.opcollect(&format!("trace {}", command.replace("FILE", file)))).expect(2);
+            assert!(refused.stderr.contains(why) && !bench.path("out.pftrace").exists(), "{refused}");
+        }
+    }
+    // The check names the reason if no record can be read.
+    bench.write("cut.json", r#"{"traceEvents": [{"ph":"X","#);
+    run(bench.opcollect("trace check cut.json")).expect(1);
+    let mut query = bench.opcollect("trace query full.pftrace --json");
+    run(bench.opcollect("trace convert full.json full.pftrace")).expect(0);
+    query.arg("select name, dur as name from slice");
+    let refused = run(query).expect(2);
+    assert!(refused.stderr.contains("two columns of the result are named `name`"), "{refused}");
+    assert!(refused.stderr.contains("with `as`"), "{refused}");
+}
+
+#[test]
 fn merged_traces_state_their_clock_offsets() {
     let bench = Bench::new();
     let slice = |name: &str, ts: u32| format!(r#"{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":10}}"#);

@@ -207,7 +207,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
             let bounds = QueryBounds { time: Duration::from_secs_f64(seconds), memory_mib, ..QueryBounds::default() };
             let found = query::run_query(&store, &sql, choose, bounds, terminal_observer(Pace::default()).as_ref())?;
             match json {
-                true => print_json(&found.answer.json_objects())?,
+                true => print_json(&query::json_rows(&found.answer)?)?,
                 false => print_text(&found.answer.to_table().format_for(&stdout_paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })

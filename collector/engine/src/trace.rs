@@ -143,7 +143,28 @@ pub fn query_trace(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answe
 
 /// Checks a trace for inconsistencies.
 pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
-    Ok(check::check_trace(&in_memory::read_trace(file, memory_mib).map_err(read_failure)?))
+    let trace = read_timeline(file, memory_mib)?;
+    let report = check::check_trace(&trace);
+    // Faults explain why a trace has no events.
+    if report.faults.is_empty() { require_events(file, &trace)? }
+    Ok(report)
+}
+
+/// Reads the events of a trace. Reports of TVM are refused, because they contain only sums.
+fn read_timeline(file: &Path, memory_mib: u32) -> Result<Trace> {
+    if import::tvm::read_report(file).map_err(read_failure)?.is_some() {
+        return Err(Failure::usage(format!("`{}` is a report of TVM, which has sums but no time line", file.display()))
+            .with_hint("`opcollect trace top` prints the sums"));
+    }
+    in_memory::read_trace(file, memory_mib).map_err(read_failure)
+}
+
+fn require_events(file: &Path, trace: &Trace) -> Result<()> {
+    if trace.time_span().is_some() {
+        return Ok(());
+    }
+    let example = trace.found.examples.first().map(|example| format!("; {example}")).unwrap_or_default();
+    Err(Failure::usage(format!("the trace `{}` has no slice and no counter value{example}", file.display())))
 }
 
 /// Options of the import of a trace.
@@ -262,7 +283,8 @@ pub type FoundSink<'a> = &'a mut dyn FnMut(&TraceContents);
 pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
-    let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+    let trace = read_timeline(input, bounds.memory_mib)?;
+    require_events(input, &trace)?;
     report(&trace.found);
     let mut written = write_parts(vec![Part { name: file_name(input), trace, offset_ns: 0 }], format, file, bounds)?;
     written.inputs.retain(|input| input.offset_ns != 0);
@@ -288,7 +310,8 @@ pub fn merge_traces(
     let file = Output::create(output).map_err(Failure::environment)?;
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
-        let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+        let trace = read_timeline(input, bounds.memory_mib)?;
+        require_events(input, &trace)?;
         report(&trace.found);
         traces.push(trace);
     }

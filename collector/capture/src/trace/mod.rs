@@ -12,6 +12,7 @@ use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection};
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -44,6 +45,8 @@ pub enum Error {
     Memory { mib: u32 },
     #[error("the result of the query has more than {rows} rows or {} MiB", bytes >> 20)]
     Long { rows: usize, bytes: usize },
+    #[error("two columns of the result are named `{name}`, but names in JSON objects must differ")]
+    EqualNames { name: String },
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -62,11 +65,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn json_objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    /// Converts each row to a JSON object. Columns must have different names.
+    pub fn json_objects(&self) -> Result<Vec<serde_json::Map<String, serde_json::Value>>, Error> {
+        let mut names = HashSet::new();
+        if let Some(name) = self.columns.iter().find(|name| !names.insert(*name)) {
+            return Err(Error::EqualNames { name: name.clone() });
+        }
         let object = |row: &Vec<Value>| {
             self.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
         };
-        self.rows.iter().map(object).collect()
+        Ok(self.rows.iter().map(object).collect())
     }
 
     /// Converts the result to a table, in which columns without texts are right-aligned.
