@@ -322,6 +322,16 @@ fn a_replay_reports_unreadable_lines() {
     assert!(ran.stderr.contains("part-") && ran.stderr.contains("hint: part of the store is damaged"), "{ran}");
 }
 
+#[test]
+fn a_check_names_unfinished_journals() {
+    let bench = Bench::new();
+    stores::write(&bench.path("store"), &[]);
+    bench.write("store/journal/bench-1-2-4294967295.jsonl", "{\"schema_ver");
+    let ran = run(bench.opcollect("dataset verify --store store")).expect(1);
+    assert!(ran.stdout.contains("4294967295.jsonl` ended with an unfinished line of 12 bytes"), "{ran}");
+    assert!(ran.stdout.contains("no header") && ran.stdout.contains("journals: 1 problem"), "{ran}");
+}
+
 /// Code that was compiled for several sizes is compiled so again, and run at the record's size.
 #[test]
 fn a_replay_has_the_sizes_of_its_record() {

@@ -35,13 +35,15 @@ pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
     observer.receive_notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
+/// Describes the incomplete last line of a journal.
+pub fn describe_torn(torn: &TornTail) -> String {
+    let name = torn.journal.display();
+    format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
+}
+
 /// Reports to the observer which journals end in an incomplete line.
 pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
-    let text = |torn: &TornTail| {
-        let name = torn.journal.display();
-        format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
-    };
-    observer.receive_notes(&torn.iter().map(text).collect::<Vec<_>>());
+    observer.receive_notes(&torn.iter().map(describe_torn).collect::<Vec<_>>());
 }
 
 /// Reports to the observer which journals were not sealed, and what was lost while sealing.
