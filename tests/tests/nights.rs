@@ -332,6 +332,19 @@ fn a_check_names_unfinished_journals() {
     assert!(ran.stdout.contains("no header") && ran.stdout.contains("journals: 1 problem"), "{ran}");
 }
 
+#[test]
+fn a_replay_of_a_record_refuses_flags_of_traces() {
+    let bench = Bench::new();
+    let flags = ["--threads 2", "--evaluator 1,1,0", "--builders 1", "--no-overlap", "--limit 1"];
+    for flag in flags.into_iter().chain(["--evaluator 1,1,0 --compare-evaluator"]) {
+        let key = "00000000000000000000000000000001";
+        let ran = run(bench.opcollect(&format!("replay --key {key} {flag}"))).expect(2);
+        assert!(ran.stderr.contains("cannot be used with") && ran.stderr.contains(&flag[..8]), "{ran}");
+    }
+    let ran = run(bench.opcollect("replay")).expect(2);
+    assert!(ran.stderr.contains("--traces") && ran.stderr.contains("--key"), "{ran}");
+}
+
 /// Code that was compiled for several sizes is compiled so again, and run at the record's size.
 #[test]
 fn a_replay_has_the_sizes_of_its_record() {
