@@ -323,6 +323,18 @@ fn a_replay_reports_unreadable_lines() {
 }
 
 #[test]
+fn artifacts_for_another_architecture_are_refused_at_once() {
+    let bench = Bench::new();
+    let (here, other) = (std::env::consts::ARCH, if cfg!(target_arch = "aarch64") { "x86_64" } else { "aarch64" });
+    let target = format!(r#"{{"kind":"llvm","mtriple":"{other}-linux-gnu"}}"#);
+    let task = "--modelsource simple --modelname relu:shape=64 --schedules 1 --config quick.toml";
+    run(bench.opcollect(&format!("build {task} --target {target} --out built"))).expect(0);
+    let ran = run(bench.opcollect("run built --store store")).expect(3);
+    assert!(ran.stderr.contains(&format!("the code is for {other}, and this machine is {here}")), "{ran}");
+    assert!(!bench.path("store").exists(), "no failure is stored");
+}
+
+#[test]
 fn a_check_names_unfinished_journals() {
     let bench = Bench::new();
     stores::write(&bench.path("store"), &[]);
