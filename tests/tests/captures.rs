@@ -106,6 +106,23 @@ fn a_view_reports_outputs_and_losses() {
     }
     let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
     assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: all outputs are disabled\n");
+    // Wrong paths are refused before anything is written or run.
+    bench.write("file", "");
+    bench.write("text.json", "no trace");
+    bench.write("broken.json", r#"{"traceEvents": [1]}"#);
+    let views = [
+        ("file", "`file` is not a folder"),
+        ("file/below", "`file` is not a folder"),
+        ("new --trace_file none.json", "cannot read `none.json`"),
+        ("new --trace_file text.json", "cannot read the host trace `text.json`"),
+        ("new --trace_file broken.json", "cannot read the host trace `broken.json`"),
+    ];
+    for (arguments, why) in views {
+        let ran = run(bench.opcollect(&format!("tpu view before-0 {arguments}"))).expect(2);
+        assert!(ran.stderr.contains(why) && ran.stdout.is_empty() && !bench.path("new").exists(), "{ran}");
+    }
+    let ran = run(bench.opcollect("tpu capture --out file -- touch ran")).expect(2);
+    assert!(ran.stderr.contains("is not a folder") && !bench.path("ran").exists(), "{ran}");
     // Every command reports a core whose file is empty while another core's is not.
     let both = card::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
     std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");

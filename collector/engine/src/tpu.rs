@@ -19,6 +19,11 @@ pub fn read_capture(input: &Path, reading: &Reading) -> Result<Timeline> {
     tpu::read_capture(input, reading).map_err(capture_failure)
 }
 
+/// Checks, before anything is written, that the folder can hold the outputs and that the host trace can be opened.
+pub fn check_paths(folder: &Path, outputs: &Outputs<'_>) -> Result<()> {
+    view::check_paths(folder, outputs).map_err(capture_failure)
+}
+
 /// Writes the outputs of a capture into a folder, and returns their names.
 pub fn write_outputs(
     timeline: &mut Timeline,
