@@ -239,6 +239,20 @@ fn a_trace_in_another_format_is_the_same_trace() {
 }
 
 #[test]
+fn two_outputs_to_one_file_are_refused() {
+    let bench = Bench::new();
+    let model = "--modelsource local --modelname mlp --threads 1";
+    for command in [
+        format!("trace top {} --html x --csv ./x", case("torch.json.gz").display()),
+        format!("profile {model} --html x --csv x"),
+        format!("profile {model} --perfetto x --chrome-trace x"),
+    ] {
+        let ran = run(bench.opcollect(&command)).expect(2);
+        assert!(ran.stderr.contains("name the same file") && !bench.path("x").exists(), "{ran}");
+    }
+}
+
+#[test]
 fn traces_without_events_are_refused() {
     let bench = Bench::new();
     bench.write("report.json", r#"{"calls":[{"Name":{"string":"dense"},"Duration (us)":{"microseconds":3}}]}"#);

@@ -6,7 +6,7 @@ use crate::observer::Observer;
 use crate::packing;
 use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
-use crate::stores::{import_records, import_run_id, modified_us};
+use crate::stores::{import_records, import_run_id, modified_us, store_failure};
 use capture::events::check::{self, CheckReport};
 use capture::events::convert::{self, Align, ClockError, Part};
 use capture::events::in_memory::{self, Trace};
@@ -93,6 +93,7 @@ pub enum OperatorDocument<'a> {
 
 /// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
+    datasets::output::check_distinct(&[("--html", options.page), ("--csv", options.csv)]).map_err(store_failure)?;
     let sums = match import::tvm::read_report(file).map_err(read_failure)? {
         // TVM's report contains sums but no calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
@@ -146,15 +147,20 @@ pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
     let trace = read_timeline(file, memory_mib)?;
     let report = check::check_trace(&trace);
     // Faults explain why a trace has no events.
-    if report.faults.is_empty() { require_events(file, &trace)? }
+    if report.faults.is_empty() {
+        require_events(file, &trace)?
+    }
     Ok(report)
 }
 
 /// Reads the events of a trace. Reports of TVM are refused, because they contain only sums.
 fn read_timeline(file: &Path, memory_mib: u32) -> Result<Trace> {
     if import::tvm::read_report(file).map_err(read_failure)?.is_some() {
-        return Err(Failure::usage(format!("`{}` is a report of TVM, which has sums but no time line", file.display()))
-            .with_hint("`opcollect trace top` prints the sums"));
+        return Err(Failure::usage(format!(
+            "`{}` is a report of TVM, which has sums but no time line",
+            file.display()
+        ))
+        .with_hint("`opcollect trace top` prints the sums"));
     }
     in_memory::read_trace(file, memory_mib).map_err(read_failure)
 }

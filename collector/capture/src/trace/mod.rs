@@ -6,8 +6,8 @@ pub(crate) mod message;
 pub(crate) mod packets;
 mod tables;
 
-pub use bounds::QueryBounds;
 use crate::events::open::open_uncompressed;
+pub use bounds::QueryBounds;
 use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;

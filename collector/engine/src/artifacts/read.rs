@@ -109,7 +109,8 @@ fn check_architecture(dir: &Path, target: &Target) -> Result<()> {
         return Ok(());
     }
     let message = format!("`{}` cannot run here: the code is for {wanted}, and this machine is {here}", dir.display());
-    Err(Failure::environment(message).with_hint("build it on this machine, or with `--target` for this one's processor"))
+    Err(Failure::environment(message)
+        .with_hint("build it on this machine, or with `--target` for this one's processor"))
 }
 
 /// Checks the files of all builds without keeping their content, since a plan may name the same file many times.
