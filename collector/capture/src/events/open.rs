@@ -1,8 +1,7 @@
 //! Opening of trace files, with detection of format and compression.
 
 use super::{Error, Event, Full, TraceContents, chrome, perfetto};
-use flate2::read::MultiGzDecoder;
-use std::fs::File;
+use crate::compressed::{open_uncompressed, peek_head};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -11,9 +10,6 @@ pub enum TraceFormat {
     Chrome,
     Perfetto,
 }
-
-const MAX_BYTES: u64 = 1 << 40;
-const HEAD_BYTES: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.
 pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
@@ -29,20 +25,6 @@ pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
         }
     };
     Ok((format, Box::new(Cursor::new(head).chain(rest))))
-}
-
-/// Opens a file and returns its content, which is uncompressed if the file is compressed with gzip.
-pub(crate) fn open_uncompressed(path: &Path) -> std::io::Result<Box<dyn Read>> {
-    let (head, rest) = peek_head(Box::new(File::open(path)?))?;
-    let is_compressed = head.starts_with(&[0x1f, 0x8b]);
-    let whole = Cursor::new(head).chain(rest);
-    Ok(if is_compressed { Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES)) } else { Box::new(whole) })
-}
-
-fn peek_head(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
-    let mut head = Vec::new();
-    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    Ok((head, input))
 }
 
 pub fn read_from(

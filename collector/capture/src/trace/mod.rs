@@ -6,7 +6,7 @@ pub(crate) mod message;
 pub(crate) mod packets;
 mod tables;
 
-use crate::events::open::open_uncompressed;
+use crate::compressed::open_uncompressed;
 pub use bounds::QueryBounds;
 use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
