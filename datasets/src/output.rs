@@ -91,6 +91,33 @@ pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     output.keep()
 }
 
+/// Fails if two outputs, each with its flag, are the same file. Pipes and devices may be shared.
+pub fn check_distinct(outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            continue;
+        }
+        let place = final_place(path);
+        if let Some((other, _)) = seen.iter().find(|(_, known)| *known == place) {
+            return Err(no_file(path, &format!("`{other}` and `{flag}` name the same file")));
+        }
+        seen.push((flag, place));
+    }
+    Ok(())
+}
+
+/// Returns the path without links, also for a file that does not exist yet.
+fn final_place(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
+            (Some(Ok(folder)), Some(name)) => folder.join(name),
+            _ => absolute,
+        }
+    })
+}
+
 fn no_file(path: &Path, problem: &str) -> Error {
     Error::Io {
         doing: "writing",
@@ -108,6 +135,24 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<OsString> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn outputs_to_one_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("x"), folder.path().join("link"));
+        let check =
+            |first: &Path, second: &Path| check_distinct(&[("--a", Some(first)), ("--b", None), ("--c", Some(second))]);
+        symlink(folder.path(), &link).unwrap();
+        for same in [file.clone(), folder.path().join("./x"), link.join("x")] {
+            let error = check(&file, &same).unwrap_err();
+            assert!(error.to_string().contains("writing") && !error.is_of_machine(), "{error}");
+        }
+        check(&file, &folder.path().join("y")).unwrap();
+        check(Path::new("/dev/null"), Path::new("/dev/null")).unwrap();
+        symlink("x", folder.path().join("z")).unwrap();
+        fs::write(&file, "").unwrap();
+        check(&file, &folder.path().join("z")).unwrap_err();
     }
 
     #[test]

@@ -253,10 +253,14 @@ fn a_journal_without_a_whole_header_holds_nothing() {
         std::fs::write(store.root().join("journal").join(name), text).unwrap();
     }
     assert_eq!(records(&store), []);
+    let report = store.verify().unwrap();
+    assert!(report.problems.iter().all(|problem| problem.problem.starts_with("no header")), "{report:?}");
+    assert_eq!((report.problems.len(), report.torn.len()), (2, 1));
     let report = store.seal_journals(SealOptions::default()).unwrap();
     assert_eq!((report.journals, report.left.len()), (0, 2));
     let report = store.seal_journals(SealOptions { take_over: true }).unwrap();
     assert_eq!((report.journals, report.rows), (2, 0));
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 /// Returns a journal with five records of an ended process, its content, and the starts of its lines.

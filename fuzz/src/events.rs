@@ -34,8 +34,11 @@ pub fn exercise(format: TraceFormat, bytes: &[u8]) {
     let Ok(trace) = in_memory::read_from(path, format, input(), MEMORY) else { return };
     check::check_trace(&trace);
     let slices = trace.slices.len();
-    let parts = [Part { name: "fuzz".to_owned(), trace, offset_ns: 0 }];
+    let mut parts = [Part { name: "fuzz".to_owned(), trace, offset_ns: 0 }];
     for (to, again) in [(sink::Format::Chrome, TraceFormat::Chrome), (sink::Format::Perfetto, TraceFormat::Perfetto)] {
+        if convert::fit_times(&mut parts, to).is_err() {
+            continue;
+        }
         let (written, bytes) =
             convert::write_merged(&parts, to, Vec::new(), LENGTH).expect("writing to memory succeeds");
         let read = in_memory::read_from(path, again, Box::new(Cursor::new(bytes)), 4 * MEMORY)

@@ -73,7 +73,11 @@ fn an_import_reports_as_text_and_json() {
     assert_eq!(ran.stdout, "4 rows of `before-0`, one per operator and core, are in the store `store`\n");
     let ran = run(bench.opcollect("tpu import before-0 --store store --commands --json")).expect(0);
     let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
-    assert_eq!(json["rows"], 4, "{ran}");
+    assert_eq!((&json["rows"], &json["new_rows"]), (&4.into(), &4.into()), "{ran}");
+    for flags in ["", "--commands"] {
+        let again = run(bench.opcollect(&format!("tpu import before-0 --store store --json {flags}"))).expect(0).json();
+        assert_eq!((&again["rows"], &again["new_rows"]), (&4.into(), &0.into()), "repeated rows");
+    }
     // A core with nothing but messages.
     let (tiu, _, nodes) = card::preamble();
     let sends = [0, 1, 2, 3, 4, 5].map(|id| [900 + 150 * id, 911 + 150 * id, id, 0, 0, 0]);
@@ -102,6 +106,23 @@ fn a_view_reports_outputs_and_losses() {
     }
     let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
     assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: all outputs are disabled\n");
+    // Wrong paths are refused before anything is written or run.
+    bench.write("file", "");
+    bench.write("text.json", "no trace");
+    bench.write("broken.json", r#"{"traceEvents": [1]}"#);
+    let views = [
+        ("file", "`file` is not a folder"),
+        ("file/below", "`file` is not a folder"),
+        ("new --trace_file none.json", "cannot read `none.json`"),
+        ("new --trace_file text.json", "cannot read the host trace `text.json`"),
+        ("new --trace_file broken.json", "cannot read the host trace `broken.json`"),
+    ];
+    for (arguments, why) in views {
+        let ran = run(bench.opcollect(&format!("tpu view before-0 {arguments}"))).expect(2);
+        assert!(ran.stderr.contains(why) && ran.stdout.is_empty() && !bench.path("new").exists(), "{ran}");
+    }
+    let ran = run(bench.opcollect("tpu capture --out file -- touch ran")).expect(2);
+    assert!(ran.stderr.contains("is not a folder") && !bench.path("ran").exists(), "{ran}");
     // Every command reports a core whose file is empty while another core's is not.
     let both = card::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
     std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");
@@ -127,7 +148,14 @@ fn queries_are_bounded_in_time_and_memory() {
         command.arg(question).args(flags);
         run(command)
     };
-    ask("select count(*) from slice", &[]).expect(0);
+    let count = ask("select count(*) from slice", &[]).expect(0).stdout;
+    let plain = std::fs::read(bench.path("out/perfetto.pftrace")).expect("it was written");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &plain).expect("memory can be written");
+    std::fs::write(bench.path("packed.pftrace.gz"), packed.finish().expect("memory can be written")).expect("writable");
+    let mut command = bench.opcollect("trace query packed.pftrace.gz");
+    command.arg("select count(*) from slice");
+    assert_eq!(run(command).expect(0).stdout, count, "compressed traces are read, too");
     let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select max(x) from t";
     let ran = ask(endless, &["--seconds", "0.2"]).expect(2);
     assert!(ran.stderr.starts_with("error: the query did not finish within 0.2 s\nhint: "), "{ran}");

@@ -322,6 +322,41 @@ fn a_replay_reports_unreadable_lines() {
     assert!(ran.stderr.contains("part-") && ran.stderr.contains("hint: part of the store is damaged"), "{ran}");
 }
 
+#[test]
+fn artifacts_for_another_architecture_are_refused_at_once() {
+    let bench = Bench::new();
+    let (here, other) = (std::env::consts::ARCH, if cfg!(target_arch = "aarch64") { "x86_64" } else { "aarch64" });
+    let target = format!(r#"{{"kind":"llvm","mtriple":"{other}-linux-gnu"}}"#);
+    let task = "--modelsource simple --modelname relu:shape=64 --schedules 1 --config quick.toml";
+    run(bench.opcollect(&format!("build {task} --target {target} --out built"))).expect(0);
+    let ran = run(bench.opcollect("run built --store store")).expect(3);
+    assert!(ran.stderr.contains(&format!("the code is for {other}, and this machine is {here}")), "{ran}");
+    assert!(!bench.path("store").exists(), "no failure is stored");
+}
+
+#[test]
+fn a_check_names_unfinished_journals() {
+    let bench = Bench::new();
+    stores::write(&bench.path("store"), &[]);
+    bench.write("store/journal/bench-1-2-4294967295.jsonl", "{\"schema_ver");
+    let ran = run(bench.opcollect("dataset verify --store store")).expect(1);
+    assert!(ran.stdout.contains("4294967295.jsonl` ended with an unfinished line of 12 bytes"), "{ran}");
+    assert!(ran.stdout.contains("no header") && ran.stdout.contains("journals: 1 problem"), "{ran}");
+}
+
+#[test]
+fn a_replay_of_a_record_refuses_flags_of_traces() {
+    let bench = Bench::new();
+    let flags = ["--threads 2", "--evaluator 1,1,0", "--builders 1", "--no-overlap", "--limit 1"];
+    for flag in flags.into_iter().chain(["--evaluator 1,1,0 --compare-evaluator"]) {
+        let key = "00000000000000000000000000000001";
+        let ran = run(bench.opcollect(&format!("replay --key {key} {flag}"))).expect(2);
+        assert!(ran.stderr.contains("cannot be used with") && ran.stderr.contains(&flag[..8]), "{ran}");
+    }
+    let ran = run(bench.opcollect("replay")).expect(2);
+    assert!(ran.stderr.contains("--traces") && ran.stderr.contains("--key"), "{ran}");
+}
+
 /// Code that was compiled for several sizes is compiled so again, and run at the record's size.
 #[test]
 fn a_replay_has_the_sizes_of_its_record() {

@@ -239,6 +239,43 @@ fn a_trace_in_another_format_is_the_same_trace() {
 }
 
 #[test]
+fn two_outputs_to_one_file_are_refused() {
+    let bench = Bench::new();
+    let model = "--modelsource local --modelname mlp --threads 1";
+    for command in [
+        format!("trace top {} --html x --csv ./x", case("torch.json.gz").display()),
+        format!("profile {model} --html x --csv x"),
+        format!("profile {model} --perfetto x --chrome-trace x"),
+    ] {
+        let ran = run(bench.opcollect(&command)).expect(2);
+        assert!(ran.stderr.contains("name the same file") && !bench.path("x").exists(), "{ran}");
+    }
+}
+
+#[test]
+fn traces_without_events_are_refused() {
+    let bench = Bench::new();
+    bench.write("report.json", r#"{"calls":[{"Name":{"string":"dense"},"Duration (us)":{"microseconds":3}}]}"#);
+    bench.write("empty.json", r#"{"traceEvents": []}"#);
+    bench.write("full.json", r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":10}]"#);
+    for (file, why) in [("report.json", "is a report of TVM"), ("empty.json", "has no slice and no counter value")] {
+        for command in ["check FILE", "convert FILE out.pftrace", "merge full.json FILE out.pftrace --align keep"] {
+            let refused = run(bench.opcollect(&format!("trace {}", command.replace("FILE", file)))).expect(2);
+            assert!(refused.stderr.contains(why) && !bench.path("out.pftrace").exists(), "{refused}");
+        }
+    }
+    // The check names the reason if no record can be read.
+    bench.write("cut.json", r#"{"traceEvents": [{"ph":"X","#);
+    run(bench.opcollect("trace check cut.json")).expect(1);
+    let mut query = bench.opcollect("trace query full.pftrace --json");
+    run(bench.opcollect("trace convert full.json full.pftrace")).expect(0);
+    query.arg("select name, dur as name from slice");
+    let refused = run(query).expect(2);
+    assert!(refused.stderr.contains("two columns of the result are named `name`"), "{refused}");
+    assert!(refused.stderr.contains("with `as`"), "{refused}");
+}
+
+#[test]
 fn merged_traces_state_their_clock_offsets() {
     let bench = Bench::new();
     let slice = |name: &str, ts: u32| format!(r#"{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":10}}"#);
@@ -258,7 +295,19 @@ fn merged_traces_state_their_clock_offsets() {
     };
     assert_eq!(starts("a.json b.json all.pftrace"), ["a 5000", "b 2505000"]);
     assert_eq!(starts("a.json c.json all.pftrace --align start"), ["a 5000", "c 5000"]);
+    assert_eq!(starts("c.json a.json all.pftrace --align start"), ["c 5000", "a 5000"]);
     assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-90000"), ["a 5000", "c 10000"]);
+    // Perfetto's format has no negative times, so all traces are shifted; Chrome's format has them.
+    assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-99999999"), ["c 0", "a 99904999"]);
+    let chrome = run(bench.opcollect("trace merge a.json c.json all.json --offset-ns -8000,0 --json")).expect(0).json();
+    assert_eq!(chrome["inputs"][0]["offset_ns"], -8000, "{chrome}");
+    let text = std::fs::read_to_string(bench.path("all.json")).expect("it was written");
+    assert!(text.contains(r#""ts":-3.000"#) && text.contains(r#""baseTimeNanoseconds":1008000"#), "{text}");
+    let shifted = run(bench.opcollect("trace convert all.json one.pftrace")).expect(0).stdout;
+    assert!(shifted.contains("`all.json`: added 3000 ns to its times"), "{shifted}");
+    let far = "trace merge a.json c.json far.pftrace --offset-ns 0,9223372036854775807";
+    let refused = run(bench.opcollect(far)).expect(2);
+    assert!(refused.stderr.contains("range of 64-bit nanoseconds") && !bench.path("far.pftrace").exists(), "{refused}");
     let shown = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
     assert!(shown.contains("`b.json`: added 2500000 ns to its times"), "{shown}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
@@ -277,8 +326,8 @@ fn a_trace_becomes_rows_that_are_imported() {
     assert!(records.iter().all(|record| record.source == datasets::Source::Imported && record.host == "elsewhere"));
     assert!(records.iter().any(|record| record.op_kind == "onnxruntime.Conv" && record.n == 3));
     // Importing the same trace again adds no records.
-    run(bench.opcollect(&import)).expect(0);
-    let again = stores::chosen(&bench.path("store"), datasets::Choose::Latest);
+    assert_eq!(run(bench.opcollect(&import)).expect(0).json()["new_rows"], 0);
+    let again = stores::chosen(&bench.path("store"), datasets::Choose::All);
     assert_eq!(again.len(), records.len());
     let report = r#"{"calls":[{"Name":{"string":"fused_dense"},"Duration (us)":{"microseconds":3},"Count":{"count":2},
         "Device":{"string":"cpu0"},"Argument Shapes":{"string":"float32[1, 64]"},"PAPI_TOT_INS":{"count":900}}]}"#;

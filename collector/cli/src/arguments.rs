@@ -16,6 +16,7 @@ use crate::race::RaceRun;
 use crate::replay::Replay;
 use crate::tpu::TpuCommand;
 use crate::trace::TraceCommand;
+use crate::values::count_up_to;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -119,8 +120,8 @@ pub enum Command {
         /// Show only schedules with these settings of an axis, such as tile_x=4,8
         #[arg(long, value_name = "AXIS=SETTING,...")]
         only: Vec<String>,
-        /// Also list N schedules of each task, sampled at random
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        /// Also list N schedules of each task, sampled at random; at most 1000
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_up_to::<1_000>)]
         sample: usize,
         /// Seed of the sampled schedules
         #[arg(long, value_name = "N", default_value_t = 0)]

@@ -13,7 +13,7 @@ use datasets::sql::Dialect;
 use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
 use datasets::{Choose, Format, SealOptions};
 use engine::failure::Failure;
-use engine::stores::{self, DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
+use engine::stores::{self, DEFAULT_STORE, describe_torn, note_sealed, open_existing, store_failure, verify_store};
 use engine::{query, sharing as shared};
 use report::{Table, format_count, number_column, text_column};
 use serde::Serialize;
@@ -207,7 +207,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
             let bounds = QueryBounds { time: Duration::from_secs_f64(seconds), memory_mib, ..QueryBounds::default() };
             let found = query::run_query(&store, &sql, choose, bounds, terminal_observer(Pace::default()).as_ref())?;
             match json {
-                true => print_json(&found.answer.json_objects())?,
+                true => print_json(&query::json_rows(&found.answer)?)?,
                 false => print_text(&found.answer.to_table().format_for(&stdout_paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })
@@ -361,6 +361,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         for problem in &found.problems {
             print_text(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
         }
+        found.torn.iter().try_for_each(|torn| print_text(&describe_torn(torn)))?;
         let verdict = match found.problems.len() {
             0 => "sound".to_owned(),
             count => format_count(count, "problem"),

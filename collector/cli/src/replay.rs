@@ -2,20 +2,21 @@
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use crate::options::ExclusiveUse;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use engine::replay::{TraceReplayOptions, evaluator_method, format_table, replay_record, replay_traces};
 use engine::stores::DEFAULT_STORE;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
+#[command(group(ArgGroup::new("measured").args(["traces", "key"]).required(true)))]
 pub struct Replay {
     /// Trace files: a header line, then one candidate per line
-    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "key")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub traces: Vec<PathBuf>,
     /// Key of a record to measure again with its schedule, threads and plan
     ///
     /// The result is not stored.
-    #[arg(long, value_name = "HEX", conflicts_with = "traces")]
+    #[arg(long, value_name = "HEX")]
     pub key: Option<String>,
     /// Store of the record
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE, requires = "key")]
@@ -23,22 +24,22 @@ pub struct Replay {
     /// Measure with the rule of TVM's evaluator: NUMBER,REPEAT,MIN_REPEAT_MS
     ///
     /// Without it, sampling ends at the usual precision.
-    #[arg(long, value_name = "N,R,MS", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "N,R,MS", value_delimiter = ',', num_args = 1, conflicts_with = "key")]
     pub evaluator: Vec<u32>,
     /// Also measure each artifact with TVM's own evaluator, for comparison
-    #[arg(long, requires = "evaluator")]
+    #[arg(long, requires = "evaluator", conflicts_with = "key")]
     pub compare_evaluator: bool,
     /// Number of threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "key")]
     pub threads: usize,
     /// Number of parallel builders [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "key")]
     pub builders: Option<usize>,
     /// Build nothing while a candidate runs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "key")]
     pub no_overlap: bool,
     /// Replay only the first N candidates
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "key")]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub exclusive: ExclusiveUse,

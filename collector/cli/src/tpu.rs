@@ -187,10 +187,10 @@ pub fn run(command: &TpuCommand) -> Result<u8> {
 fn view_capture(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8> {
     let mut timeline = tpu::read_capture(input, &Reading { tiu_mhz: outputs.tiu_freq, compat: outputs.compat })?;
     let (summary, wanted) = (sum_timeline(&timeline), outputs.requested_outputs());
+    let written = tpu::write_outputs(&mut timeline, summary.as_ref(), folder, &wanted)?;
     if let (true, Some(summary)) = (wanted.has_summary, &summary) {
         print_text(&summary.to_table().format_for(&stdout_paper()))?;
     }
-    let written = tpu::write_outputs(&mut timeline, summary.as_ref(), folder, &wanted)?;
     print_text(&match written.is_empty() {
         true => "wrote nothing: all outputs are disabled".to_owned(),
         false => format!("wrote into `{}`: {}", folder.display(), written.join(", ")),
@@ -243,6 +243,7 @@ fn compare_captures(arguments: &TpuCompare) -> Result<u8> {
 
 fn take_capture(arguments: &TpuCapture) -> Result<u8> {
     let TpuCapture { mode, records, firmware, out, outputs, command } = arguments;
+    tpu::check_paths(out, &outputs.requested_outputs())?;
     let request = Request { mode: *mode, records: *records, firmware: firmware.clone() };
     let taken = tpu::capture_command(&request, Path::new("."), command, terminal_observer(Pace::default()).as_ref())?;
     let mut code = if taken.status.success() { DONE } else { DONE_WITH_LOSSES };

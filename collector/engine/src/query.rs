@@ -41,12 +41,18 @@ pub fn run_query(
     Ok(QueryReport { answer, has_damage })
 }
 
+/// Returns the rows of a result as JSON objects. Fails if two columns have the same name.
+pub fn json_rows(answer: &Answer) -> Result<Vec<serde_json::Map<String, serde_json::Value>>> {
+    answer.json_objects().map_err(|error| query_failure(error, "", ""))
+}
+
 /// Converts the error of a query. `tables` is the hint for wrong statements, `memory` the hint for exceeded memory.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => tables,
         Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
         Error::Memory { .. } => memory,
+        Error::EqualNames { .. } => "give one of them another name with `as`",
         Error::Long { .. } => "narrow it with `where` or `limit`, or aggregate with `group by`",
         _ => return Failure::usage(error),
     };

@@ -35,13 +35,15 @@ pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
     observer.receive_notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
+/// Describes the incomplete last line of a journal.
+pub fn describe_torn(torn: &TornTail) -> String {
+    let name = torn.journal.display();
+    format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
+}
+
 /// Reports to the observer which journals end in an incomplete line.
 pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
-    let text = |torn: &TornTail| {
-        let name = torn.journal.display();
-        format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
-    };
-    observer.receive_notes(&torn.iter().map(text).collect::<Vec<_>>());
+    observer.receive_notes(&torn.iter().map(describe_torn).collect::<Vec<_>>());
 }
 
 /// Reports to the observer which journals were not sealed, and what was lost while sealing.
@@ -107,6 +109,16 @@ pub fn import_file(store: &Path, file: &Path, format: Format) -> Result<ImportRe
         return Err(unreadable(&"it is not a file"));
     }
     Store::import_with(store, file, format, &wrong_schedule).map_err(store_failure)
+}
+
+/// Returns the run ID of imported rows. It depends only on the imported content and the options, so that a repeated
+/// import adds no rows.
+pub fn import_run_id(source: &str, parts: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    format!("{source}-import-{}", &hasher.finalize().to_hex()[..32])
 }
 
 /// Returns a file's modification time in microseconds since 1970, or the current time if it is unknown.

@@ -1,10 +1,9 @@
 //! Profiler captures of TPU cards: reads, imports into stores, compares and records them.
 
 use crate::Result;
-use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{import_records, modified_us};
+use crate::stores::{import_records, import_run_id, modified_us};
 use capture::tpu::capture::{CommandRun, Request, record_command};
 use capture::tpu::compare::{CaptureComparison, compare_captures};
 use capture::tpu::import::{self, CaptureProvenance, Per};
@@ -18,6 +17,11 @@ use std::path::Path;
 /// Reads a profiler capture of a TPU card.
 pub fn read_capture(input: &Path, reading: &Reading) -> Result<Timeline> {
     tpu::read_capture(input, reading).map_err(capture_failure)
+}
+
+/// Checks, before anything is written, that the folder can hold the outputs and that the host trace can be opened.
+pub fn check_paths(folder: &Path, outputs: &Outputs<'_>) -> Result<()> {
+    view::check_paths(folder, outputs).map_err(capture_failure)
 }
 
 /// Writes the outputs of a capture into a folder, and returns their names.
@@ -45,12 +49,16 @@ pub struct ImportOptions<'a> {
 /// Adds the operators of a capture to a store.
 pub fn import_capture(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport, Losses)> {
     let timeline = read_capture(input, &Reading { tiu_mhz: options.tiu_mhz, compat: false })?;
+    let taken_at_us = modified_us(&timeline.directory.join("global.profile"));
+    let host = options.host.unwrap_or("unknown");
+    let capture_hash = import::capture_hash(&timeline);
+    let settings = format!("{taken_at_us} {:?} {:?}", options.per, options.tiu_mhz);
     let provenance = CaptureProvenance {
-        taken_at_us: modified_us(&timeline.directory.join("global.profile")),
-        host: options.host.unwrap_or("unknown").to_owned(),
-        run_id: format!("tpu-import-{}", now_us()),
+        taken_at_us,
+        host: host.to_owned(),
+        run_id: import_run_id("tpu", &[&capture_hash, host, &settings]),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        capture_hash: import::capture_hash(&timeline),
+        capture_hash,
     };
     let records = import::to_records(&timeline, &provenance, options.per).map_err(Failure::usage)?;
     Ok((import_records(options.store, &records)?, timeline.losses))

@@ -1,15 +1,14 @@
 //! Traces from any tool: summaries, queries, checks, conversion, and import into stores.
 
 use crate::Result;
-use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::packing;
 use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
-use crate::stores::{import_records, modified_us};
+use crate::stores::{import_records, import_run_id, modified_us, store_failure};
 use capture::events::check::{self, CheckReport};
-use capture::events::convert::{self, Align, Part};
+use capture::events::convert::{self, Align, ClockError, Part};
 use capture::events::in_memory::{self, Trace};
 use capture::events::{self, TraceContents};
 use capture::trace::{self, Answer, QueryBounds};
@@ -94,6 +93,7 @@ pub enum OperatorDocument<'a> {
 
 /// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
+    datasets::output::check_distinct(&[("--html", options.page), ("--csv", options.csv)]).map_err(store_failure)?;
     let sums = match import::tvm::read_report(file).map_err(read_failure)? {
         // TVM's report contains sums but no calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
@@ -144,7 +144,33 @@ pub fn query_trace(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answe
 
 /// Checks a trace for inconsistencies.
 pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
-    Ok(check::check_trace(&in_memory::read_trace(file, memory_mib).map_err(read_failure)?))
+    let trace = read_timeline(file, memory_mib)?;
+    let report = check::check_trace(&trace);
+    // Faults explain why a trace has no events.
+    if report.faults.is_empty() {
+        require_events(file, &trace)?
+    }
+    Ok(report)
+}
+
+/// Reads the events of a trace. Reports of TVM are refused, because they contain only sums.
+fn read_timeline(file: &Path, memory_mib: u32) -> Result<Trace> {
+    if import::tvm::read_report(file).map_err(read_failure)?.is_some() {
+        return Err(Failure::usage(format!(
+            "`{}` is a report of TVM, which has sums but no time line",
+            file.display()
+        ))
+        .with_hint("`opcollect trace top` prints the sums"));
+    }
+    in_memory::read_trace(file, memory_mib).map_err(read_failure)
+}
+
+fn require_events(file: &Path, trace: &Trace) -> Result<()> {
+    if trace.time_span().is_some() {
+        return Ok(());
+    }
+    let example = trace.found.examples.first().map(|example| format!("; {example}")).unwrap_or_default();
+    Err(Failure::usage(format!("the trace `{}` has no slice and no counter value{example}", file.display())))
 }
 
 /// Options of the import of a trace.
@@ -190,14 +216,19 @@ pub fn import_trace(
 }
 
 fn trace_provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> Result<Provenance> {
+    let taken_at_us = modified_us(file);
+    let host = options.host.unwrap_or("unknown");
+    let model = options.model.unwrap_or(default_model);
+    let trace_hash = hash_file(file)?;
+    let settings = format!("{taken_at_us} {:?}", options.threads);
     Ok(Provenance {
-        taken_at_us: modified_us(file),
-        host: options.host.unwrap_or("unknown").to_owned(),
+        taken_at_us,
+        host: host.to_owned(),
         threads: options.threads,
-        model: options.model.unwrap_or(default_model).to_owned(),
-        run_id: format!("trace-import-{}", now_us()),
+        model: model.to_owned(),
+        run_id: import_run_id("trace", &[&trace_hash, host, model, &settings]),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace_hash: hash_file(file)?,
+        trace_hash,
     })
 }
 
@@ -236,13 +267,13 @@ pub struct WrittenTrace {
     pub bytes: u64,
     /// Number of slices and counter values.
     pub events: u64,
-    /// The input traces, if several were merged.
+    /// The input traces: all merged ones, or the converted one if its times were shifted.
     pub inputs: Vec<TraceInput>,
     /// Number of slices and counter values that exceeded the size limit.
     pub left_out: u64,
 }
 
-/// One of several merged traces.
+/// One of the traces that were read.
 #[derive(Serialize)]
 pub struct TraceInput {
     /// Name of the input file.
@@ -258,10 +289,12 @@ pub type FoundSink<'a> = &'a mut dyn FnMut(&TraceContents);
 pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
-    let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+    let trace = read_timeline(input, bounds.memory_mib)?;
+    require_events(input, &trace)?;
     report(&trace.found);
-    let written = write_parts(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
-    Ok(WrittenTrace { inputs: Vec::new(), ..written })
+    let mut written = write_parts(vec![Part { name: file_name(input), trace, offset_ns: 0 }], format, file, bounds)?;
+    written.inputs.retain(|input| input.offset_ns != 0);
+    Ok(written)
 }
 
 /// Merges several traces into one.
@@ -283,17 +316,15 @@ pub fn merge_traces(
     let file = Output::create(output).map_err(Failure::environment)?;
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
-        let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+        let trace = read_timeline(input, bounds.memory_mib)?;
+        require_events(input, &trace)?;
         report(&trace.found);
         traces.push(trace);
     }
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
         Clocks::Align(align) => {
-            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
-                Failure::usage("some traces lack the wall-clock time of their origin (`baseTimeNanoseconds`)")
-                    .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
-            })?
+            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).map_err(clock_failure)?
         }
     };
     let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: file_name(path), trace, offset_ns };
@@ -316,7 +347,16 @@ fn implied_format(path: &Path) -> Result<Format> {
     }
 }
 
-fn write_parts(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+fn clock_failure(error: ClockError) -> Failure {
+    let hint = match error {
+        ClockError::Unknown => "use `--align start`, `--align keep`, or `--offset-ns`",
+        ClockError::Overflow => "give smaller offsets with `--offset-ns`",
+    };
+    Failure::usage(error).with_hint(hint)
+}
+
+fn write_parts(mut parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+    convert::fit_times(&mut parts, format).map_err(clock_failure)?;
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write_packed(output, |out| Ok(convert::write_merged(&parts, format, out, limit)?.0))?;

@@ -26,6 +26,9 @@ use std::path::{Path, PathBuf};
 
 pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
+/// Description of a journal without a header.
+pub(super) const NO_HEADER: &str = "no header; the journal may still be being copied from another machine";
+
 /// Options of sealing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealOptions {
@@ -84,9 +87,7 @@ impl Store {
                 Some(Owner::Elsewhere) | None if options.take_over => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Alive) => report.skip_journal(path, "its process is running"),
                 Some(Owner::Elsewhere) => report.skip_journal(path, "its process may be running on another machine"),
-                None => {
-                    report.skip_journal(path, "no header; the journal may still be being copied from another machine")
-                }
+                None => report.skip_journal(path, NO_HEADER),
             }
         }
         // Status files contain no records, so an error is ignored.

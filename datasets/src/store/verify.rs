@@ -4,6 +4,7 @@ use super::damage::part_damage;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
+use super::seal::NO_HEADER;
 use super::{MARKER, Store, files};
 use crate::codec::all_columns;
 use crate::codec::parquet::PartCursor;
@@ -225,6 +226,11 @@ fn verify_journal(path: &Path, check: &RowCheck, report: &mut VerifyReport) -> R
         }
     }
     report.torn.extend(reader.torn_tail());
+    // Journals get their name only after their header was written.
+    if reader.header.is_none() && !reader.is_header_damaged() {
+        let problem = format!("{NO_HEADER}; if not, `dataset seal --take-over` removes it");
+        report.note_problem(path, Ok(Some(problem)));
+    }
     if let Some(damage) = reader.damage() {
         report.problems.push(Problem { file: path.to_owned(), problem: damage.to_string() });
     }

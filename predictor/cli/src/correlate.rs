@@ -3,7 +3,7 @@
 use crate::csv::quote_cell;
 use crate::loading::load_samples;
 use crate::options::Data;
-use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, create_outputs, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use predictor::correlate::{Correlation, Part, correlate_features};
 use predictor::{Result, pages};
@@ -29,7 +29,7 @@ pub struct Correlate {
 }
 
 pub fn run(arguments: &Correlate) -> Result<u8> {
-    let (table, page) = (create_output(arguments.csv.as_deref())?, create_output(arguments.html.as_deref())?);
+    let [table, page] = create_outputs([("--csv", arguments.csv.as_deref()), ("--html", arguments.html.as_deref())])?;
     let found = correlate_features(&load_samples(&arguments.data)?);
     write_output(table, || format_csv(&found).into_bytes())?;
     write_output(page, || pages::heat_map(&found).into_bytes())?;

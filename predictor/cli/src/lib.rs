@@ -31,7 +31,7 @@ mod xgboost;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
-use datasets::output::Output;
+use datasets::output::{Output, check_distinct};
 use predictor::{Error, Result};
 use report::flags::{drop_false_suggestion, take_negative_numbers};
 use report::terminal::{print_error, print_usage_advice, stdout_paper, take_color_flag};
@@ -140,6 +140,13 @@ fn stdout_error(error: std::io::Error) -> Error {
 /// Creates the requested output file. Called before any work, so that an unwritable path fails early.
 fn create_output(path: Option<&Path>) -> Result<Option<Output>> {
     Ok(path.map(Output::create).transpose()?)
+}
+
+/// Creates two requested output files, each with its flag. Fails if they are the same file.
+fn create_outputs(outputs: [(&str, Option<&Path>); 2]) -> Result<[Option<Output>; 2]> {
+    check_distinct(&outputs)?;
+    let [(_, first), (_, second)] = outputs;
+    Ok([create_output(first)?, create_output(second)?])
 }
 
 /// Writes a created output file and moves it to its final path.

@@ -2,7 +2,7 @@
 
 use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source, parse_not_negative, sequence_length};
-use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_outputs, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
@@ -61,16 +61,14 @@ pub struct PlanArguments {
 }
 
 pub fn run(arguments: &PlanArguments) -> Result<u8> {
-    let page = create_output(arguments.html.as_deref())?;
-    let out = create_output(arguments.out.as_deref())?;
+    let [page, out] = create_outputs([("--html", arguments.html.as_deref()), ("--out", arguments.out.as_deref())])?;
     let planned = plan_model(arguments)?;
     print_text(arguments.json, &describe_plan(&planned))?;
     write_plan(arguments, &planned, page, out)
 }
 
 pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
-    let page = create_output(arguments.html.as_deref())?;
-    let out = create_output(arguments.out.as_deref())?;
+    let [page, out] = create_outputs([("--html", arguments.html.as_deref()), ("--out", arguments.out.as_deref())])?;
     let planned = plan_model(arguments)?;
     print_text(arguments.json, &stage_table(&planned))?;
     write_plan(arguments, &planned, page, out)

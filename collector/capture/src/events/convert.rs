@@ -26,22 +26,62 @@ pub enum Align {
     Keep,
 }
 
-/// Returns each trace's offset. `None` for `Clock` if a trace lacks the wall-clock time of its time zero.
-pub fn clock_offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClockError {
+    #[error("some traces lack the wall-clock time of their origin (`{}`)", BASE_TIME)]
+    Unknown,
+    #[error("with these clock offsets, times exceed the range of 64-bit nanoseconds")]
+    Overflow,
+}
+
+/// Member of a Chrome trace with the wall-clock time of its time zero.
+const BASE_TIME: &str = "baseTimeNanoseconds";
+
+fn wall_clock_zero(trace: &Trace) -> Option<i64> {
+    trace.found.find_member(BASE_TIME)?.parse().ok()
+}
+
+/// Returns each trace's offset.
+pub fn clock_offsets(traces: &[&Trace], align: Align) -> Result<Vec<i64>, ClockError> {
+    let differences = |times: Vec<(i64, i64)>| {
+        let difference = |(from, to): (i64, i64)| to.checked_sub(from).ok_or(ClockError::Overflow);
+        times.into_iter().map(difference).collect()
+    };
     match align {
-        Align::Keep => Some(vec![0; traces.len()]),
+        Align::Keep => Ok(vec![0; traces.len()]),
         Align::Start => {
-            let starts: Vec<i64> = traces.iter().map(|trace| trace.time_span().map_or(0, |span| span.0)).collect();
-            Some(starts.iter().map(|start| starts[0].saturating_sub(*start)).collect())
+            let starts: Vec<Option<i64>> = traces.iter().map(|trace| Some(trace.time_span()?.0)).collect();
+            let earliest = starts.iter().copied().flatten().min().unwrap_or(0);
+            differences(starts.iter().map(|start| (start.unwrap_or(earliest), earliest)).collect())
         }
         Align::Clock => {
-            let zero = |trace: &&Trace| trace.found.find_member("baseTimeNanoseconds")?.parse::<i64>().ok();
-            let zeros: Vec<i64> = traces.iter().map(zero).collect::<Option<_>>()?;
-            Some(zeros.iter().map(|zero| zero.saturating_sub(zeros[0])).collect())
+            let zeros = traces.iter().map(|trace| wall_clock_zero(trace).ok_or(ClockError::Unknown));
+            let zeros: Vec<i64> = zeros.collect::<Result<_, _>>()?;
+            differences(zeros.iter().map(|zero| (zeros[0], *zero)).collect())
         }
     }
 }
 
+/// Checks that all times fit with their offsets. Perfetto's format has no negative times: if the earliest event would
+/// have one, all traces are shifted together so that this event is at 0.
+pub fn fit_times(parts: &mut [Part], format: Format) -> Result<(), ClockError> {
+    let spans = parts.iter().filter_map(|part| {
+        let (start, end) = part.trace.time_span()?;
+        let offset = i128::from(part.offset_ns);
+        Some((i128::from(start) + offset, i128::from(end) + offset))
+    });
+    let Some((first, last)) = spans.reduce(|all, span| (all.0.min(span.0), all.1.max(span.1))) else { return Ok(()) };
+    let shift = if format == Format::Perfetto { (-first).max(0) } else { 0 };
+    let whole = |time: i128| i64::try_from(time).map_err(|_| ClockError::Overflow);
+    whole(first + shift)?;
+    whole(last + shift)?;
+    for part in parts {
+        part.offset_ns = whole(i128::from(part.offset_ns) + shift)?;
+    }
+    Ok(())
+}
+
+/// Writes all parts into one trace. [`fit_times`] must have accepted their offsets.
 pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
     let plan = ConversionPlan::plan_parts(parts);
     let keys: Vec<&str> = plan.keys.keys().copied().collect();
@@ -75,8 +115,8 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
             );
             sink.write_slice(&ShownSlice {
                 track: own.track_of_slice(slice.track, place),
-                start_ns: slice.start_ns.saturating_add(*offset_ns),
-                end_ns: (!slice.is_instant).then(|| slice.end_ns.saturating_add(*offset_ns)),
+                start_ns: slice.start_ns + offset_ns,
+                end_ns: (!slice.is_instant).then(|| slice.end_ns + offset_ns),
                 name: trace.text(slice.name),
                 category: trace.text(slice.category),
                 flows: &flows,
@@ -84,17 +124,22 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
             })?;
         }
         for (track, at_ns, value) in &trace.values {
-            sink.write_count(own.tracks[*track as usize], at_ns.saturating_add(*offset_ns), *value)?;
+            sink.write_count(own.tracks[*track as usize], at_ns + offset_ns, *value)?;
         }
     }
     sink.finish_trace()
 }
 
-/// Returns the members of the outermost object: those of the first trace and a default time unit.
+/// Returns the members of the outermost object: those of the first trace, with the wall-clock time of the shifted time
+/// zero, and a default time unit.
 fn merge_members(parts: &[Part]) -> Vec<(String, String)> {
     let own = parts.first().map(|part| part.trace.found.members.as_slice()).unwrap_or_default();
     let mut members: Vec<(String, String)> = own.to_vec();
     members.retain(|(_, value)| serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok());
+    if let Some((Some(zero), offset_ns)) = parts.first().map(|part| (wall_clock_zero(&part.trace), part.offset_ns)) {
+        let shifted = members.iter_mut().filter(|(name, _)| name == BASE_TIME && offset_ns != 0);
+        shifted.for_each(|(_, value)| *value = zero.saturating_sub(offset_ns).to_string());
+    }
     if !members.iter().any(|(name, _)| name == "displayTimeUnit") {
         members.push(("displayTimeUnit".to_owned(), "\"ms\"".to_owned()));
     }

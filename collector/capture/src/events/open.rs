@@ -1,8 +1,7 @@
 //! Opening of trace files, with detection of format and compression.
 
 use super::{Error, Event, Full, TraceContents, chrome, perfetto};
-use flate2::read::MultiGzDecoder;
-use std::fs::File;
+use crate::compressed::{open_uncompressed, peek_head};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -12,20 +11,10 @@ pub enum TraceFormat {
     Perfetto,
 }
 
-const MAX_BYTES: u64 = 1 << 40;
-const HEAD_BYTES: u64 = 4096;
-
 /// Opens a file and returns its format and its uncompressed content.
 pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let (head, rest) = peek_head(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
-    let (head, rest) = match head.starts_with(&[0x1f, 0x8b]) {
-        false => (head, rest),
-        true => {
-            let whole = Cursor::new(head).chain(rest);
-            peek_head(Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES))).map_err(failed)?
-        }
-    };
+    let opened = open_uncompressed(path).and_then(peek_head);
+    let (head, rest) = opened.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => TraceFormat::Chrome,
         Some(_) if head[0] == perfetto::FIRST_BYTE => TraceFormat::Perfetto,
@@ -36,12 +25,6 @@ pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
         }
     };
     Ok((format, Box::new(Cursor::new(head).chain(rest))))
-}
-
-fn peek_head(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
-    let mut head = Vec::new();
-    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    Ok((head, input))
 }
 
 pub fn read_from(

@@ -9,6 +9,8 @@ pub enum Error {
     Read { path: PathBuf, source: std::io::Error },
     #[error("cannot write `{}`: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
+    #[error("cannot write into `{}`: `{}` is not a folder", folder.display(), file.display())]
+    NoFolder { folder: PathBuf, file: PathBuf },
     #[error("`{}` has no line `arch = …`; it is not the global.profile of a TPU capture", path.display())]
     NoArch { path: PathBuf },
     #[error("`{}` names the unknown chip `{name}`; known chips: {}", path.display(), Chip::chip_names())]

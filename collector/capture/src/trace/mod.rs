@@ -6,17 +6,19 @@ pub(crate) mod message;
 pub(crate) mod packets;
 mod tables;
 
+use crate::compressed::open_uncompressed;
 pub use bounds::QueryBounds;
 use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection};
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// Maximum size of a file, the same as that of a protobuf message.
+/// Maximum uncompressed size of a file, the same as that of a protobuf message.
 const MAX_BYTES: u64 = 2 << 30;
 /// Additional time for a query to stop by itself after its time limit, since a single step may take long.
 const GRACE: Duration = Duration::from_secs(2);
@@ -43,6 +45,8 @@ pub enum Error {
     Memory { mib: u32 },
     #[error("the result of the query has more than {rows} rows or {} MiB", bytes >> 20)]
     Long { rows: usize, bytes: usize },
+    #[error("two columns of the result are named `{name}`, but names in JSON objects must differ")]
+    EqualNames { name: String },
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -61,11 +65,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn json_objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    /// Converts each row to a JSON object. Columns must have different names.
+    pub fn json_objects(&self) -> Result<Vec<serde_json::Map<String, serde_json::Value>>, Error> {
+        let mut names = HashSet::new();
+        if let Some(name) = self.columns.iter().find(|name| !names.insert(*name)) {
+            return Err(Error::EqualNames { name: name.clone() });
+        }
         let object = |row: &Vec<Value>| {
             self.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
         };
-        self.rows.iter().map(object).collect()
+        Ok(self.rows.iter().map(object).collect())
     }
 
     /// Converts the result to a table, in which columns without texts are right-aligned.
@@ -101,8 +110,8 @@ pub fn load_tables(bytes: &[u8], bounds: &QueryBounds) -> Result<Connection, tab
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let content = open_uncompressed(path).map_err(failed)?;
+    content.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::Large { path: path.to_owned() });
     }

@@ -9,6 +9,7 @@ pub use arguments::TraceCommand;
 use arguments::{Check, Convert, Import, Merge, Query, Top};
 use capture::events::TraceContents;
 use capture::trace::QueryBounds;
+use engine::query;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
 use profile::averages::Grouping;
 use report::terminal::print_notes;
@@ -91,13 +92,13 @@ fn import_trace(import: &Import) -> Result<u8> {
     Ok(report_found(&found))
 }
 
-fn query_trace(query: &Query) -> Result<u8> {
-    let Query { file, sql, seconds, memory_mib, json } = query;
+fn query_trace(arguments: &Query) -> Result<u8> {
+    let Query { file, sql, seconds, memory_mib, json } = arguments;
     let bounds =
         QueryBounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..QueryBounds::default() };
     let answer = trace::query_trace(file, sql, &bounds)?;
     if *json {
-        print_json(&answer.json_objects())?
+        print_json(&query::json_rows(&answer)?)?
     } else {
         print_text(&answer.to_table().format_for(&stdout_paper()))?
     }

@@ -12,6 +12,7 @@ use job::{Artifact, BuildJob};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use targets::Target;
 
 /// The content of a folder of artifacts.
 pub struct Artifacts {
@@ -30,6 +31,7 @@ impl Artifacts {
         if let Some(refusal) = plan.target.kind.run_refusal() {
             return Err(Failure::from_refusal(refusal));
         }
+        check_architecture(dir, &plan.target)?;
         check_builds(dir, &plan)?;
         let cpus = machine::allowed_cpus()?.len();
         plan.config.threads.retain(|&threads| threads <= cpus);
@@ -98,6 +100,17 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
+}
+
+/// Checks that code for CPUs is for this machine's architecture, because each schedule would fail otherwise.
+fn check_architecture(dir: &Path, target: &Target) -> Result<()> {
+    let (wanted, here) = (targets::target_architecture(&target.text), std::env::consts::ARCH);
+    if !target.kind.runs_on_cpus() || wanted == here {
+        return Ok(());
+    }
+    let message = format!("`{}` cannot run here: the code is for {wanted}, and this machine is {here}", dir.display());
+    Err(Failure::environment(message)
+        .with_hint("build it on this machine, or with `--target` for this one's processor"))
 }
 
 /// Checks the files of all builds without keeping their content, since a plan may name the same file many times.

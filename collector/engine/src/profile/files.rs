@@ -6,7 +6,7 @@ use crate::observer::Observer;
 use crate::packing;
 use crate::report::styled::StyledTable;
 use capture::writer::sink::Format;
-use datasets::output::Output;
+use datasets::output::{Output, check_distinct};
 use profile::summary::{GroupBy, Row, csv};
 use profile::{Profile, export, page};
 use std::io::Write;
@@ -33,6 +33,18 @@ pub struct FileOptions<'a> {
 }
 
 impl FileOptions<'_> {
+    /// Fails if two outputs are the same file.
+    pub fn check_distinct(&self) -> Result<()> {
+        let outputs = [
+            ("--out", self.profile),
+            ("--csv", self.csv),
+            ("--perfetto", self.perfetto),
+            ("--chrome-trace", self.chrome_trace),
+            ("--html", self.page),
+        ];
+        check_distinct(&outputs).map_err(|error| Failure::usage(format_chain(&error)))
+    }
+
     /// Returns the largest size of a trace in bytes.
     pub fn trace_bytes(&self) -> u64 {
         u64::from(self.trace_mib) << 20

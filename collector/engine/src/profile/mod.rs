@@ -132,6 +132,7 @@ pub fn profile_model(
     models: &LoadedModels,
     observer: &Rc<dyn Observer>,
 ) -> Result<ModelProfile> {
+    options.files.check_distinct()?;
     let simulator = counting::find_simulator(options.counters)?;
     let mut model = prepare_model(options, config, models, observer)?;
     let named = options.code.annotate.map(|name| code::find_tasks(&model, name)).transpose()?;

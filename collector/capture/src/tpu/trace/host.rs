@@ -43,6 +43,11 @@ struct HostEvent {
     at_ns: i64,
 }
 
+/// Checks that a file exists and starts like a trace.
+pub fn check_host_trace(path: &Path) -> Result<()> {
+    open::open_trace(path).map(drop).map_err(|error| convert_error(path, error))
+}
+
 /// Reads a host trace. `tail`: end of the last record, and host time from there to the end of `disable_profile`.
 pub fn read_host_trace(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     let (format, input) = open::open_trace(path).map_err(|error| convert_error(path, error))?;
