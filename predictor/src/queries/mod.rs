@@ -59,6 +59,9 @@ impl Operator {
     }
 }
 
+/// An operator of the training data, and its setting without the knobs of its default schedule.
+type Asked<'a> = (&'a Operator, Cow<'a, Setting>);
+
 #[derive(Clone, Debug, Serialize)]
 pub struct OperatorPrediction {
     pub operator: String,
@@ -344,10 +347,7 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
     predict_some(predictor, asked.collect())
 }
 
-fn predict_some(
-    predictor: &Predictor,
-    questions: Vec<Result<(&Operator, Cow<'_, Setting>)>>,
-) -> Vec<Result<Prediction>> {
+fn predict_some(predictor: &Predictor, questions: Vec<Result<Asked<'_>>>) -> Vec<Result<Prediction>> {
     let queries = to_queries(predictor, &questions);
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
     let mut predictions = predictor.predict_all(&sound).into_iter();
@@ -356,7 +356,7 @@ fn predict_some(
     };
     let answered: Vec<Option<Result<Prediction>>> =
         queries.into_iter().map(|query| query.map(&mut prediction)).collect();
-    let result = |(question, prediction): (Result<(&Operator, Cow<'_, Setting>)>, Option<Result<Prediction>>)| {
+    let result = |(question, prediction): (Result<Asked<'_>>, Option<Result<Prediction>>)| {
         let (operator, setting) = question?;
         let prediction = prediction.expect("valid queries were predicted")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
@@ -393,12 +393,9 @@ fn at_level(
 
 /// Returns the query of each question that is no error. Successive questions with equal settings, as in a list for one
 /// device, share the search for the device and the number of threads.
-fn to_queries<'a>(
-    predictor: &'a Predictor,
-    questions: &'a [Result<(&'a Operator, Cow<'a, Setting>)>],
-) -> Vec<Option<Result<Query<'a>>>> {
+fn to_queries<'a>(predictor: &'a Predictor, questions: &'a [Result<Asked<'a>>]) -> Vec<Option<Result<Query<'a>>>> {
     let mut before: Option<(&Setting, Query<'a>)> = None;
-    let mut query = |(operator, setting): &'a (&'a Operator, Cow<'a, Setting>)| {
+    let mut query = |(operator, setting): &'a Asked<'a>| {
         let setting: &'a Setting = setting;
         let shares = |other: &Setting| (&other.device, other.threads) == (&setting.device, setting.threads);
         let query = match before.take().filter(|(other, _)| shares(other)) {
