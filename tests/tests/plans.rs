@@ -4,6 +4,7 @@
 use datasets::{CacheState, Choose, Json, Origin, Outcome, Record, ScheduleSource, Source, Store};
 use measure::host::Facts;
 use models::{Fuse, Parallel, StagePlan};
+use serde_json::Value;
 use std::path::Path;
 use tests::{Bench, Ran, program, run, stores};
 
@@ -125,12 +126,12 @@ fn only_valid_plans_are_run() {
     bench.write("ran.json", &ran.to_string());
     let drawn = oppredict(&format!("plan {asked} --html lanes.html --measured ran.json")).expect(0);
     assert!(!drawn.stderr.contains("not of this machine"), "{drawn}");
-    for (field, value) in [("calls", 7.into()), ("threads", 9.into()), ("stages", serde_json::Value::Null)] {
+    for (field, value) in [("/promised/time_ns", 7.0.into()), ("/threads", 9.into()), ("/promised", Value::Null)] {
         let mut other = ran.clone();
-        other[field] = value;
+        *other.pointer_mut(field).expect("a field") = value;
         bench.write("other.json", &other.to_string());
         let drawn = oppredict(&format!("plan {asked} --html other.html --measured other.json"));
-        refused(drawn, "did not follow this plan");
+        refused(drawn, "not this plan for");
         assert!(!bench.path("other.html").exists(), "{field}");
     }
     let kept = stores::records(&bench.path("kept"));
@@ -223,7 +224,7 @@ fn plans_say_that_a_store_is_damaged_or_of_another_machine() {
         sound.stderr.contains("times are those of `other-machine`, which the store has, not of this machine"),
         "{sound}"
     );
-    let parts = stores::files(&bench.path("times/parts"));
+    let parts = stores::files(&bench.path("times/dataset"));
     let part = parts.iter().find(|part| part.extension().is_some_and(|ending| ending == "parquet")).expect("a part");
     let bytes = std::fs::read(part).expect("a part");
     // A second, sound part, so that times are left.

@@ -8,7 +8,7 @@ use super::{break_name, escape, fold_narrow, styled_page, value_with_interval, w
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
 use crate::planning::network::{Alternative, cores_of_calls};
-use models::stages::Group;
+use models::stages::{Group, Promise};
 use report::page::chart::{Scale, draw_for_windows, format_tick, round_ticks, svg_start};
 use report::{
     UNKNOWN, format_count, format_duration, format_percent, format_range, format_signed_percentage, format_size,
@@ -33,9 +33,8 @@ const SPACE: f64 = 10.0;
 pub struct MeasuredLanes {
     pub median_ns: f64,
     pub threads: usize,
-    pub calls: usize,
-    /// Number of stages; None if the run followed no plan.
-    pub stages: Option<usize>,
+    /// Prediction of the plan that the run followed; None if it followed none.
+    pub promised: Option<Promise>,
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
@@ -61,16 +60,15 @@ impl MeasuredLanes {
                 "a lane has a negative or infinite time, or a core above 1023".to_owned(),
             ));
         }
-        let stages = planned.stages.stages.len();
-        if (found.threads, found.calls, found.stages) != (planned.cores, planned.calls.len(), Some(stages)) {
-            let of_run = match found.stages {
-                Some(stages) => format!("{} threads, {} calls and {stages} stages", found.threads, found.calls),
-                None => "no plan".to_owned(),
-            };
-            let cores = planned.cores;
+        let promised_ns = found.promised.as_ref().map(|promise| promise.time_ns);
+        if (found.threads, promised_ns) != (planned.cores, Some(planned.promise.time_ns)) {
+            let of_run = promised_ns.map_or("no plan".to_owned(), |time_ns| {
+                format!("a plan for {} of {}", format_count(found.threads, "thread"), format_duration(time_ns))
+            });
+            let of_plan = format_count(planned.cores, "thread");
             let problem = format!(
-                "a run with {of_run} did not follow this plan with {cores} threads, {} calls and {stages} stages; write the plan with `--out FILE` and run it with `--plan FILE`",
-                planned.calls.len()
+                "the run followed {of_run}, not this plan for {of_plan} of {}; write the plan with `--out FILE` and run it with `--plan FILE`",
+                format_duration(planned.promise.time_ns)
             );
             return Err(Error::table_error(path, problem));
         }
