@@ -293,32 +293,30 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
 fn predict_chunk(predictor: &Predictor, questions: &[(&Operator, &Setting)]) -> Vec<Result<Prediction>> {
     let learned: Vec<Option<Cow<'_, Operator>>> =
         questions.iter().map(|(operator, _)| operator.if_learned(predictor)).collect();
-    // A query with knobs needs training data of the operator.
-    let is_learned: Vec<bool> = questions
-        .iter()
-        .zip(&learned)
-        .map(|((_, setting), learned)| learned.is_some() || !setting.extras.is_empty())
-        .collect();
     let mut asked = Vec::with_capacity(questions.len());
-    let of_learned = questions.iter().zip(&learned).zip(&is_learned).filter(|(_, is_learned)| **is_learned);
-    for (((operator, setting), learned), _) in of_learned {
-        let operator = learned.as_deref().unwrap_or(operator);
-        asked.push(setting.without_default_knobs(predictor, operator).map(|setting| (operator, setting)));
+    for ((operator, setting), learned) in questions.iter().zip(&learned) {
+        if !has_bound_only(setting, learned.as_deref()) {
+            let operator = learned.as_deref().unwrap_or(operator);
+            asked.push(setting.without_default_knobs(predictor, operator).map(|setting| (operator, setting)));
+        }
     }
     let mut predictions = predict_some(predictor, asked).into_iter();
     let mut answers = Vec::with_capacity(questions.len());
-    for (((operator, setting), learned), is_learned) in questions.iter().zip(&learned).zip(is_learned) {
-        let answer = match is_learned {
-            true => predictions.next().expect("one prediction per query"),
-            false => bound_prediction(predictor, operator, setting),
+    for ((operator, setting), learned) in questions.iter().zip(&learned) {
+        let answer = match has_bound_only(setting, learned.as_deref()) {
+            true => bound_prediction(predictor, operator, setting),
+            false => predictions.next().expect("one prediction per query"),
         };
-        let learned_as = learned.as_ref().filter(|learned| learned.name != operator.name);
-        answers.push(answer.map(|answer| match learned_as {
-            Some(learned) => Prediction { learned_as: Some(learned.name.clone()), ..answer },
-            None => answer,
-        }));
+        let learned_as = learned.as_ref().map(|learned| &learned.name).filter(|name| **name != operator.name);
+        answers.push(answer.map(|answer| Prediction { learned_as: learned_as.cloned(), ..answer }));
     }
     answers
+}
+
+/// Returns whether the answer is a lower bound of the time: the operator has no training data, which a query with knobs
+/// needs.
+fn has_bound_only(setting: &Setting, learned: Option<&Operator>) -> bool {
+    learned.is_none() && setting.extras.is_empty()
 }
 
 fn bound_prediction(predictor: &Predictor, operator: &Operator, setting: &Setting) -> Result<Prediction> {
