@@ -98,7 +98,7 @@ fn samples_depend_on_the_seed_alone() {
     assert_eq!(space(1), first);
     assert_ne!(space(2)[0]["sample"], first[0]["sample"]);
     let ran = run(Bench::new().opcollect("space mlp --sample 1001")).expect(2);
-    assert!(ran.stderr.contains("invalid value '1001' for '--sample <N>': give 0 to 1000"), "{ran}");
+    assert!(ran.stderr.contains("invalid value '1001' for '--sample <N>': 1001 is not in 0..=1000"), "{ran}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::race::RaceRun;
 use crate::replay::Replay;
 use crate::tpu::TpuCommand;
 use crate::trace::TraceCommand;
-use crate::values::count_up_to;
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -121,7 +121,7 @@ pub enum Command {
         #[arg(long, value_name = "AXIS=SETTING,...")]
         only: Vec<String>,
         /// Also list N schedules of each task, sampled at random; at most 1000
-        #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_up_to::<1_000>)]
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
         sample: usize,
         /// Seed of the sampled schedules
         #[arg(long, value_name = "N", default_value_t = 0)]

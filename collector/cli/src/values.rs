@@ -8,12 +8,6 @@ pub fn percent<const MAX: u32>(text: &str) -> Result<f64, String> {
     if (0.0..=f64::from(MAX)).contains(&percent) { Ok(percent) } else { Err(format!("give 0 to {MAX}")) }
 }
 
-/// Parses a count of at most `MAX`.
-pub fn count_up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
-    let count: usize = text.parse().map_err(|_| "not a number".to_owned())?;
-    if count <= MAX { Ok(count) } else { Err(format!("give 0 to {MAX}")) }
-}
-
 pub fn positive_seconds(text: &str) -> Result<f64, String> {
     let seconds = quantity::parse_seconds(text)?;
     if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }

@@ -5,6 +5,7 @@ use crate::loading::read_times;
 use crate::options::TimesFlags;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
 use predictor::probe::{self, RaceResult};
@@ -31,8 +32,8 @@ pub struct CotuneArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Number of candidate schedules per operator, fastest on all cores first
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub schedules: u32,
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub schedules: usize,
     /// Measure the choice and sequential execution, and keep the faster
     ///
     /// Rounds are interleaved. The report contains both times, including that of a rejected choice.
@@ -56,7 +57,7 @@ pub struct CotuneArguments {
 }
 
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
-    let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules as usize)?;
+    let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = create_output(arguments.choice.as_deref())?;
     let known = read_times(&arguments.times, true)?;
     let found = question.choose_schedules(&known)?;
