@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Record, Source, Store};
-use measure::host::command::PARENT_VARIABLE;
+use measure::host::parent::bind_child;
 use samples::records::{device_name, uncertainty};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,9 +72,9 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
     let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
     std::fs::write(&file, choice.to_string()).map_err(|error| Error::io_error("write", &file, error))?;
     let output = File::create(&answer).map_err(|error| Error::io_error("write", &answer, error))?;
-    let mut command = collector_command(program);
+    let mut command = Command::new(program);
     let wait = deadline.as_secs().to_string();
-    command.arg("race").arg(&file).args(["--json", "--rounds", &rounds.to_string(), "--wait", &wait]);
+    bind_child(&mut command).arg("race").arg(&file).args(["--json", "--rounds", &rounds.to_string(), "--wait", &wait]);
     let command = command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| Error::io_error("start", program, error))?;
     let failed = |problem: String| Error::Probe(format!("`{}` could not run the choice: {problem}", program.display()));
@@ -82,13 +82,6 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io_error("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
         .map_err(|error| failed(format!("the output is invalid JSON: {error}")))
-}
-
-/// Returns a command of `opcollect` that ends when this process ends.
-fn collector_command(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env(PARENT_VARIABLE, std::process::id().to_string());
-    command
 }
 
 /// Measures operators with their default schedules on each number of threads; failed measurements are left out.
@@ -120,8 +113,17 @@ fn collect_records(
     let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let store = folder.path().join("store");
     let counts = threads.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let mut command = collector_command(program);
-    command.args(["--modelsource", "simple", "--schedules", "1", "--counters", "none", "--threads", &counts]);
+    let mut command = Command::new(program);
+    bind_child(&mut command).args([
+        "--modelsource",
+        "simple",
+        "--schedules",
+        "1",
+        "--counters",
+        "none",
+        "--threads",
+        &counts,
+    ]);
     command.args(operators.iter().flat_map(|operator| ["--modelname", *operator]));
     command
         .args(["--budget", &deadline.as_secs().max(1).to_string(), "--store"])

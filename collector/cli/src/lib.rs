@@ -68,7 +68,7 @@ pub fn run_command_line() -> ExitCode {
         command: measure::host::command::quoted_command(),
     });
     let arguments = parse_arguments();
-    let done = nights::end_with_parent().and_then(|()| dispatch_command(arguments));
+    let done = end_with_parent().and_then(|()| dispatch_command(arguments));
     activity::end_activity();
     match done {
         Ok(code) => ExitCode::from(code),
@@ -77,6 +77,11 @@ pub fn run_command_line() -> ExitCode {
             ExitCode::from(failure.kind().exit_code())
         }
     }
+}
+
+/// Makes this process end with the process that started it for a measurement.
+fn end_with_parent() -> Result<()> {
+    measure::host::parent::bound_parent().map_or(Ok(()), worker::die_with_parent).map_err(Failure::environment)
 }
 
 fn command_name(matches: &ArgMatches) -> String {

@@ -8,7 +8,6 @@ use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print_json, print_text, stdout_paper};
 use engine::failure::Failure;
 use engine::nights::{NightOptions, NightReport, prepare_night};
-use measure::host::command::PARENT_VARIABLE;
 use measure::host::exclusive;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,12 +15,6 @@ use std::time::Duration;
 
 /// Environment variable that overrides the folder for this machine's state.
 const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
-
-/// Makes this process end when the process that started it for a measurement ends, so that it does not measure on.
-pub fn end_with_parent() -> Result<()> {
-    let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
-    worker::die_with_parent(parent).map_err(Failure::environment)
-}
 
 pub fn run(run: &NightRun) -> Result<u8> {
     let observer = terminal_observer(Pace::default());

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::processes::read_pipe;
-use measure::host::command::PARENT_VARIABLE;
+use measure::host::parent::bind_child;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -41,8 +41,7 @@ impl SliceProcess {
     /// Starts the program. It inherits the standard error of this process.
     pub fn start(program: &Path, arguments: &[String]) -> Result<SliceProcess> {
         let mut command = Command::new(program);
-        command.args(arguments).env(PARENT_VARIABLE, std::process::id().to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        bind_child(&mut command).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command
             .spawn()
             .map_err(|error| Failure::environment(format!("cannot start a slice of the nightly run: {error}")))?;

@@ -1,8 +1,5 @@
 //! Command line of this process with passwords removed, for locks, journals and a store's status.
 
-/// Environment variable with the process id of the parent. `opcollect` ends when this process ends.
-pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
-
 pub fn own_command() -> String {
     let words = std::env::args_os().map(|word| without_password(&word.to_string_lossy()));
     words.collect::<Vec<String>>().join(" ")

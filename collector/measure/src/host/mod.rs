@@ -12,6 +12,7 @@ mod floor;
 mod load;
 pub mod memory;
 mod noise;
+pub mod parent;
 mod peaks;
 #[allow(unsafe_code)]
 mod streams;
