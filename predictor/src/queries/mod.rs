@@ -259,8 +259,8 @@ pub fn predict_part(
 pub fn in_parts<T: Sync, R: Send>(items: &[T], answer: impl Fn(&[T]) -> R + Send + Sync) -> Vec<R> {
     /// Smallest number of queries that one thread answers. Shorter lists are not worth waking another thread.
     const LEAST: usize = 128;
-    // Two parts per thread even out their loads; each part prunes the trees once.
-    let part = items.len().div_ceil(2 * rayon::current_num_threads()).max(LEAST);
+    // Each part prunes the trees once.
+    let part = items.len().div_ceil(rayon::current_num_threads()).max(LEAST);
     match items.len() {
         ..=LEAST => vec![answer(items)],
         _ => items.par_chunks(part).map(answer).collect(),

@@ -2,36 +2,42 @@
 //!
 //! Rows of one question mostly differ in few columns: a list of operators for one device shares the device, the threads
 //! and the schedule. All trees are first pruned to the nodes that such rows can reach. Then few rows, which stay in the
-//! nearest cache, traverse one tree after the other, several rows together, which hides memory latency. A leaf is its own
-//! child, so that all rows take the same number of steps.
+//! nearest cache, take one tree after the other. They climb large trees several together, which hides memory latency. A
+//! leaf is its own child, so that all rows take the same number of steps.
 
 use super::split::{Split, column_key, row_keys};
+use super::tested::{Column, MOST_LEAVES, ROWS, TestedTree};
 use super::{Span, Trees};
 use samples::features::Matrix;
 use std::ops::Range;
 
+/// Number of rows that climb a tree together.
 const LANES: usize = 8;
 /// Number of rows for which trees are pruned at once.
 const BLOCK_ROWS: usize = 512;
-/// Number of groups of [`LANES`] rows that traverse all trees together.
-const GROUPS: usize = 8;
 /// Number of rows from which pruning saves more time than it takes.
 const FEWEST_TO_PRUNE: usize = 32;
 
 /// Trees whose nodes compare only columns in which rows differ.
 #[derive(Default)]
 struct PrunedTrees {
-    trees: Vec<Span>,
+    trees: Vec<PrunedTree>,
+    /// Nodes of the trees to climb.
     nodes: Vec<Split>,
     leaves: Vec<f32>,
     /// For each node, its index among the nodes of the whole trees.
     sources: Vec<usize>,
 }
 
+enum PrunedTree {
+    Climbed(Span),
+    Tested(TestedTree),
+}
+
 /// The columns of [`row_keys`] in which rows differ.
 struct Varying {
     /// Integers of the first row, which stand for those of all rows in the other columns.
-    first: Vec<u32>,
+    first: Vec<i32>,
     /// For each column of the rows' integers its place in `columns`, if rows differ. Both columns of a feature without
     /// missing numbers have equal integers and one place.
     places: Vec<Option<u32>>,
@@ -58,14 +64,22 @@ impl Trees {
 
     fn add_whole_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let columns: Vec<u32> = (0..2 * self.features.max(1) as u32).collect();
-        climb_trees(&self.nodes, &self.leaves, &self.trees, &block_keys(matrix, rows, &columns), sums);
+        let keys = block_keys(matrix, rows, &columns);
+        self.trees.iter().for_each(|tree| climb_tree(&self.nodes, &self.leaves, *tree, &keys, sums));
     }
 
     fn add_pruned_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let varying = Varying::of_rows(matrix, rows.clone());
         let keys = block_keys(matrix, rows, &varying.columns);
         let pruned = self.prune_trees(&varying);
-        climb_trees(&pruned.nodes, &pruned.leaves, &pruned.trees, &keys, sums);
+        for (keys, sums) in keys.chunks(varying.columns.len()).zip(sums.chunks_mut(ROWS)) {
+            for tree in &pruned.trees {
+                match tree {
+                    PrunedTree::Climbed(tree) => climb_tree(&pruned.nodes, &pruned.leaves, *tree, keys, sums),
+                    PrunedTree::Tested(tree) => tree.add_leaves(keys, sums),
+                }
+            }
+        }
     }
 
     fn prune_trees(&self, varying: &Varying) -> PrunedTrees {
@@ -74,11 +88,11 @@ impl Trees {
         pruned
     }
 
-    /// Appends the nodes of a tree that rows can reach, in breadth-first order.
+    /// Appends the nodes of a tree that rows can reach, in breadth-first order, or makes tests of them.
     fn prune_tree(&self, tree: Span, varying: &Varying, pruned: &mut PrunedTrees) {
         let settle = |place: usize| self.settle_place(place, varying);
         let PrunedTrees { trees, nodes, leaves, sources } = pruned;
-        let root = nodes.len() as u32;
+        let root = nodes.len();
         sources.push(settle(tree.root as usize));
         let (mut depth, mut end_of_level) = (0, sources.len());
         while let Some(source) = sources.get(nodes.len()).copied() {
@@ -97,7 +111,14 @@ impl Trees {
                 _ => Split::leaf_at(nodes.len() as u32),
             });
         }
-        trees.push(Span { root, depth });
+        if nodes.len() - root < 2 * MOST_LEAVES {
+            trees.push(PrunedTree::Tested(TestedTree::of_nodes(&nodes[root..], &leaves[root..], root)));
+            nodes.truncate(root);
+            leaves.truncate(root);
+            sources.truncate(root);
+        } else {
+            trees.push(PrunedTree::Climbed(Span { root: root as u32, depth }));
+        }
     }
 
     /// Follows splits that send all rows to the same child, to a leaf or to the first split that may not.
@@ -112,43 +133,30 @@ impl Trees {
     }
 }
 
-/// Moves rows, given by their [`block_keys`], from each root through its levels, and adds the leaves to `sums`.
-fn climb_trees(nodes: &[Split], leaves: &[f32], trees: &[Span], keys: &BlockKeys, sums: &mut [f32]) {
-    let BlockKeys { columns, keys } = keys;
-    for (keys, sums) in keys.chunks(GROUPS * columns).zip(sums.chunks_mut(GROUPS * LANES)) {
-        for tree in trees {
-            for (keys, sums) in keys.chunks(*columns).zip(sums.chunks_mut(LANES)) {
-                let places = climb_tree(nodes, *tree, keys);
-                sums.iter_mut().zip(places).for_each(|(sum, place)| *sum += leaves[place]);
+/// Moves a group of rows from the root of a tree through its levels, and adds the leaves to `sums`.
+fn climb_tree(nodes: &[Split], leaves: &[f32], tree: Span, keys: &[Column], sums: &mut [f32]) {
+    for (part, sums) in sums.chunks_mut(LANES).enumerate() {
+        let mut places = [tree.root as usize; LANES];
+        for _ in 0..tree.depth {
+            for (lane, place) in places.iter_mut().enumerate() {
+                let node = &nodes[*place];
+                // The remainder is the number itself; it spares the check of a bound.
+                *place = node.next(keys[node.column()][(part * LANES + lane) % ROWS]);
             }
         }
+        sums.iter_mut().zip(places).for_each(|(sum, place)| *sum += leaves[place]);
     }
 }
 
-fn climb_tree(nodes: &[Split], tree: Span, keys: &[[u32; LANES]]) -> [usize; LANES] {
-    let mut places = [tree.root as usize; LANES];
-    for _ in 0..tree.depth {
-        for (lane, place) in places.iter_mut().enumerate() {
-            let node = &nodes[*place];
-            *place = node.next(keys[node.column()][lane]);
-        }
-    }
-    places
-}
-
-/// Integers of rows by groups of [`LANES`] rows, and within each group by columns. The last row fills the last group.
-struct BlockKeys {
-    columns: usize,
-    keys: Vec<[u32; LANES]>,
-}
-
-fn block_keys(matrix: &Matrix, rows: Range<usize>, columns: &[u32]) -> BlockKeys {
-    let mut keys = Vec::with_capacity(rows.len().div_ceil(LANES) * columns.len());
-    for first in rows.clone().step_by(LANES) {
-        let group: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row((first + lane).min(rows.end - 1)));
+/// Returns the integers of rows by groups of [`ROWS`] rows, and within each group by columns. The last row fills the
+/// last group.
+fn block_keys(matrix: &Matrix, rows: Range<usize>, columns: &[u32]) -> Vec<Column> {
+    let mut keys = Vec::with_capacity(rows.len().div_ceil(ROWS) * columns.len());
+    for first in rows.clone().step_by(ROWS) {
+        let group: [&[f32]; ROWS] = std::array::from_fn(|row| matrix.row((first + row).min(rows.end - 1)));
         keys.extend(columns.iter().map(|column| group.map(|row| column_key(row, *column))));
     }
-    BlockKeys { columns: columns.len(), keys }
+    keys
 }
 
 impl Varying {
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn rows_together_and_alone_reach_the_same_leaves() {
         let features = 12;
-        let grown: Vec<Vec<Grown>> = (0..20).map(|tree| full_tree(tree % 6, features, 97 * tree)).collect();
+        let grown: Vec<Vec<Grown>> = (0..24).map(|tree| full_tree(tree % 8, features, 97 * tree)).collect();
         let trees = Trees::of_grown(usize::from(features), &grown);
         // The first `constant` columns are equal in all rows; some values are missing.
         for (rows, constant) in [(7, 0), (31, 0), (32, 0), (33, 6), (64, 11), (500, 4), (700, 12)] {
@@ -230,11 +238,16 @@ mod tests {
         let varying = Varying::of_rows(&matrix, 0..40);
         assert_eq!((&varying.columns[..], &varying.places[2..4]), (&[2][..], &[Some(0), Some(0)][..]), "no gaps");
         let pruned = trees.prune_trees(&varying);
-        assert!((1..5).contains(&pruned.trees[0].depth) && pruned.trees[1].depth < 4, "{:?}", pruned.trees);
-        assert!(pruned.nodes.len() < trees.nodes.len());
+        let counts = |pruned: &PrunedTrees| -> Vec<usize> {
+            let count = |tree: &PrunedTree| match tree {
+                PrunedTree::Climbed(tree) => panic!("a small tree is climbed: {tree:?}"),
+                PrunedTree::Tested(tree) => tree.split_count(),
+            };
+            pruned.trees.iter().map(count).collect()
+        };
+        assert!((1..31).contains(&counts(&pruned)[0]) && counts(&pruned)[1] < 15, "{:?}", counts(&pruned));
         let equal = trees.prune_trees(&Varying::of_rows(&matrix, 7..8));
-        assert_eq!((equal.trees[1], equal.nodes.len()), (Span { root: 1, depth: 0 }, 2));
-        assert_eq!(trees.base + equal.leaves[0] + equal.leaves[1], trees.predict_row(matrix.row(7)));
+        assert_eq!(counts(&equal), [0, 0]);
         matrix.set(7, 1, f32::NAN);
         assert_eq!(Varying::of_rows(&matrix, 0..40).columns, [2, 3], "both, because a number is missing");
     }

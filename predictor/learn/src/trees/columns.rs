@@ -73,7 +73,7 @@ impl TreeWriter {
                 let feature = u32::from(node.feature());
                 columns.questions.push(feature | u32::from(node.absent_left()) << 16);
                 let number = steps[&feature]
-                    .binary_search(&node.threshold_key())
+                    .binary_search(&node.written_threshold())
                     .expect("all thresholds of a feature are listed");
                 columns.thresholds.push(number as u32);
             }
@@ -197,7 +197,7 @@ fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
     let mut steps: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let inner = trees.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place);
     for (_, node) in inner {
-        steps.entry(u32::from(node.feature())).or_default().insert(node.threshold_key());
+        steps.entry(u32::from(node.feature())).or_default().insert(node.written_threshold());
     }
     steps.into_iter().map(|(feature, keys)| (feature, keys.into_iter().collect())).collect()
 }

@@ -6,6 +6,7 @@
 mod batch;
 pub mod columns;
 mod split;
+mod tested;
 
 use crate::error::{Error, Result};
 use samples::features::Matrix;
@@ -362,7 +363,7 @@ impl Trees {
     }
 
     /// Returns the leaf that a row, given by its [`row_keys`], reaches.
-    fn find_leaf(&self, tree: &Span, keys: &[u32]) -> usize {
+    fn find_leaf(&self, tree: &Span, keys: &[i32]) -> usize {
         let mut place = tree.root as usize;
         loop {
             let node = &self.nodes[place];

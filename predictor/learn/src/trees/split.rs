@@ -1,19 +1,20 @@
 //! Splits of trees and the numbers that they compare.
 //!
-//! Numbers are compared as unsigned integers with the same order, which takes fewer instructions than comparing floats.
+//! Numbers are compared as integers with the same order, which takes fewer instructions than comparing floats.
 //! Each feature has two columns of integers, which differ in where a missing number lies: below or above all others.
 
 /// Which of a feature's columns a split compares: in the first, missing numbers go left, in the second, right.
 const ABSENT_LEFT: u32 = 0;
 const ABSENT_RIGHT: u32 = 1;
-/// Integer of a missing number that goes right, above that of infinity and below the threshold of leaves.
-const LARGEST_KEY: u32 = u32::MAX - 1;
+/// Integers of missing numbers, below and above those of all others and below the threshold of leaves.
+const MISSING_KEYS: [i32; 2] = [i32::MIN, i32::MAX - 1];
+const SIGN: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Split {
     /// Index of the left child, for rows below the threshold; the right child follows it. A leaf holds its own index.
     pub left: u32,
-    threshold: u32,
+    threshold: i32,
     column: u32,
 }
 
@@ -25,7 +26,7 @@ impl Split {
 
     /// Returns a leaf: no integer reaches its threshold.
     pub fn leaf_at(place: u32) -> Split {
-        Split { left: place, threshold: u32::MAX, column: ABSENT_LEFT }
+        Split { left: place, threshold: i32::MAX, column: ABSENT_LEFT }
     }
 
     pub fn feature(&self) -> u16 {
@@ -44,13 +45,18 @@ impl Split {
         self.column % 2 == ABSENT_LEFT
     }
 
-    /// Returns the threshold of an inner node as an integer; the order of thresholds is that of their integers.
-    pub fn threshold_key(&self) -> u32 {
+    /// Returns the threshold of an inner node as an integer, comparable with those of rows.
+    pub fn threshold_key(&self) -> i32 {
         self.threshold
     }
 
+    /// Returns the threshold of an inner node as it is written to files.
+    pub fn written_threshold(&self) -> u32 {
+        self.threshold.cast_unsigned() ^ SIGN
+    }
+
     pub fn threshold(&self) -> f32 {
-        threshold_of(self.threshold)
+        threshold_of(self.written_threshold())
     }
 
     pub fn set_threshold(&mut self, threshold: f32) {
@@ -59,37 +65,38 @@ impl Split {
 
     /// Returns the index of the child that a row with this integer in the split's column enters.
     #[inline(always)]
-    pub fn next(&self, key: u32) -> usize {
+    pub fn next(&self, key: i32) -> usize {
         self.left as usize + usize::from(key >= self.threshold)
     }
 }
 
 /// Returns the integers of a row, two for each number.
-pub(super) fn row_keys(row: &[f32]) -> Vec<u32> {
+pub(super) fn row_keys(row: &[f32]) -> Vec<i32> {
     row.iter().flat_map(|value| [ABSENT_LEFT, ABSENT_RIGHT].map(|side| value_key(*value, side))).collect()
 }
 
 /// Returns the integer of a row in one of its columns of integers.
-pub(super) fn column_key(row: &[f32], column: u32) -> u32 {
+pub(super) fn column_key(row: &[f32], column: u32) -> i32 {
     value_key(row[(column / 2) as usize], column % 2)
 }
 
-fn value_key(value: f32, side: u32) -> u32 {
+fn value_key(value: f32, side: u32) -> i32 {
     match value.is_nan() {
-        true => side * LARGEST_KEY,
+        true => MISSING_KEYS[side as usize],
         // Both zeros are equal.
         false => order_key(value + 0.0),
     }
 }
 
 /// Maps a number to an integer with the same order.
-pub(super) fn order_key(number: f32) -> u32 {
-    let bits = number.to_bits();
-    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+fn order_key(number: f32) -> i32 {
+    let bits = number.to_bits().cast_signed();
+    bits ^ ((bits >> 31).cast_unsigned() >> 1).cast_signed()
 }
 
-pub(super) fn threshold_of(key: u32) -> f32 {
-    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
+/// Returns the threshold of which this is the written form.
+pub(super) fn threshold_of(written: u32) -> f32 {
+    f32::from_bits(if written & SIGN == 0 { !written } else { written ^ SIGN })
 }
 
 #[cfg(test)]
@@ -114,7 +121,7 @@ mod tests {
 
         #[test]
         fn integers_have_the_order_of_their_numbers(one: f32, other: f32) {
-            prop_assert_eq!(threshold_of(order_key(one)).to_bits(), one.to_bits());
+            prop_assert_eq!(Split::new(1, 0, one, true).threshold().to_bits(), one.to_bits());
             prop_assert_eq!(order_key(one).cmp(&order_key(other)), one.total_cmp(&other));
         }
     }
