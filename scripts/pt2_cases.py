@@ -305,6 +305,13 @@ class Turns(nn.Module):
         return turns, y, z + while_loop(lambda turn, x: turn < 3, outer, (start, x))[1], w
 
 
+class Rounds(nn.Module):
+    """Numbers rounded to integers, to digits behind the point, and to tens."""
+
+    def forward(self, x):
+        return x.round(), x.round(decimals=1), x.round(decimals=-1), (x * 8).int().round()
+
+
 class Signals(nn.Module):
     """Fourier transforms and complex numbers."""
 
@@ -383,6 +390,7 @@ def cases():
     yield "t5_encoder", lambda: Answers(hf.T5EncoderModel(hf.T5Config(vocab_size=99, d_model=64, num_layers=2, num_heads=4, d_kv=16, d_ff=128)), "last_hidden_state"), (tokens,)
     yield "bert_core", lambda: Answers(hf.BertModel(hf.BertConfig(**middle)), "last_hidden_state"), (tokens,)
     yield "resnet18_core", torchvision.models.resnet18, (image,)
+    yield "small_rounds", Rounds, (torch.randn(3, 8) * 20,)
 
 
 def shrink_graph(graph):

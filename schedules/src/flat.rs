@@ -46,7 +46,7 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
     }
     let mut flat = task.clone();
     let alike = if is_of_elements { &task.steps[..] } else { followers };
-    let channels = if is_product { rank - 1..rank } else { 0..2 };
+    let channels = if is_product { rank - 1..rank } else { 0..image.together.start };
     let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast_way(&step.op, &channels)).collect::<Option<_>>()?;
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
         let used = Operand::Parameter(place);
@@ -209,6 +209,8 @@ mod tests {
         );
         check("concat(f32[2,3,55,55], f32[1,3,55,55]) axis=0", Some("concat(f32[2,1,1,9075], f32[1,1,1,9075]) axis=0"));
         check("concat(f32[1,3,5,7], f32[1,3,4,7]) axis=2", None);
+        // Channels that are merged with the positions.
+        check("concat(f32[1,4,5,7], f32[2,4,5,7]) axis=0 | bias_add(_, const f32[4]) axis=1", None);
         check("concat(f32[1,3,35], f32[1,8,35]) axis=1", None);
     }
 

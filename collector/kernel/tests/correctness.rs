@@ -579,6 +579,8 @@ fn fused_epilogues() {
             r#"batch_norm(f32[1,7,10,10], const f32[7], const f32[7], const f32[7], const f32[7]) epsilon=1e-5 | unary(_) function="relu" | binary(_, f32[1,7,10,10]) function="add""#,
             r#"resize(f32[1,3,5,5]) mode="linear" extents=[10,10] | unary(_) function="relu""#,
             r#"concat(f32[1,3,5], f32[1,4,5]) axis=1 | unary(_) function="relu""#,
+            "concat(f32[1,4,6,6], f32[2,4,6,6]) axis=0 | scale_shift(_, f32[4], f32[4]) axis=1",
+            "concat(f32[1,4,6,6], #0) axis=0 | bias_add(_, f32[4]) axis=1",
             r#"transpose(f32[3,7]) permutation=[1,0] | binary(_, f32[3]) function="add""#,
         ],
     );

@@ -30,6 +30,22 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
     own_output(call.emit.unary(function, x)?)
 }
 
+/// Rounds to a number of digits behind the point, or to a power of ten if it is negative.
+pub(super) fn round(call: &mut Call<'_, '_>) -> Outputs {
+    let decimals = call.int_argument("decimals", 0)?;
+    let dtype = call.result_dtype()?;
+    if decimals == 0 || !dtype.is_float() {
+        return unary(call, UnaryOp::Round);
+    }
+    let x = call.operand_as(first_operand(call), dtype)?;
+    // Only positive powers of ten are exact.
+    let power = 10f64.powi(i32::try_from(decimals.unsigned_abs()).unwrap_or(i32::MAX));
+    let (before, behind) = if decimals > 0 { (BinaryOp::Mul, BinaryOp::Div) } else { (BinaryOp::Div, BinaryOp::Mul) };
+    let scaled = call.emit.binary_with(before, x, power)?;
+    let rounded = call.emit.unary(UnaryOp::Round, scaled)?;
+    own_output(call.emit.binary_with(behind, rounded, power)?)
+}
+
 fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
     let dtype = call.result_dtype()?;
     Ok([call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?])

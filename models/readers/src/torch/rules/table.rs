@@ -352,7 +352,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("rnn_tanh_cell", |call| recurrent::plain_cell(call, UnaryOp::Tanh)),
     ("roll", movement::roll),
     ("rot90", layout::rotate_quarters),
-    ("round", unary!(UnaryOp::Round)),
+    ("round", pointwise::round),
     ("row_stack", layout::stack_flat),
     ("rrelu", pointwise::random_relu),
     ("rrelu_with_noise", pointwise::random_relu),
