@@ -7,7 +7,7 @@
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::visits::{AttemptTime, OverVisits, median_index, median_record, middle_of};
+use crate::record::visits::{AttemptTime, OverVisits, median_index, median_over_visits, median_record, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,12 +143,17 @@ pub struct Fastest<'a> {
     pub attempts: usize,
 }
 
-/// Returns the fastest candidate. Attempts without an interval are ignored if any attempt has a narrow interval.
+/// Returns the fastest candidate. Candidates without an interval are ignored if any candidate has a narrow interval.
 pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
-    if attempts.iter().any(|record| record.uncertainty().is_some_and(|uncertainty| uncertainty < DOUBTED)) {
-        attempts.retain(|record| record.uncertainty().is_some());
+    // All visits together have an interval, even if they belong to several runs and each has none.
+    let mut visits: BTreeMap<Key, Vec<&Record>> = BTreeMap::new();
+    attempts.iter().for_each(|record| visits.entry(record.key).or_default().push(record));
+    let uncertainties: BTreeMap<Key, f64> =
+        visits.iter().filter_map(|(key, visits)| Some((*key, median_over_visits(visits)?.1.uncertainty()?))).collect();
+    if uncertainties.values().any(|uncertainty| *uncertainty < DOUBTED) {
+        attempts.retain(|record| uncertainties.contains_key(&record.key));
     }
     let mut grounds: BTreeMap<Ground<'a>, Vec<&'a Record>> = BTreeMap::new();
     for record in attempts {
@@ -232,6 +237,21 @@ mod tests {
         check(&[vague, unknown], (4, 100.0));
         assert_eq!(find_fastest(&[Record { outcome: Outcome::Crashed, ..record(1, 0, 1.0) }]), None);
         assert_eq!(find_fastest(&[]), None);
+    }
+
+    /// Each run knows one visit and no scatter; together they are an interval.
+    #[test]
+    fn visits_of_several_runs_count_together() {
+        let visit = |key, seconds: i64, median_ns, run: &str| Record {
+            run_id: run.to_owned(),
+            interval_covers: Some(Covers::Visit),
+            ..record(key, seconds, median_ns)
+        };
+        let apart = [visit(1, 0, 50.0, "a"), visit(1, 10, 51.0, "b"), visit(1, 20, 52.0, "c")];
+        assert!(apart.iter().all(|record| record.uncertainty().is_none()));
+        let other = record(2, 30, 100.0);
+        assert_eq!(other.uncertainty(), Some(0.01));
+        check(&[&apart[..], &[other]].concat(), (1, 51.0));
     }
 
     #[test]

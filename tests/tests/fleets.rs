@@ -54,6 +54,9 @@ fn two_nights_are_compared() {
     assert!(std::fs::read_to_string(bench.path("drift.html")).is_ok_and(|page| page.contains("What changed")));
     let store = Store::open(&bench.path("store")).expect("a store");
     assert!(store.verify().expect("readable").problems.is_empty());
+    // A night without time measures nothing again.
+    let empty = run(bench.opcollect("night --config night.toml --store store --minutes 0.01 --fail-on regression"));
+    assert!(empty.stderr.contains("`--fail-on` has nothing to judge"), "{}", empty.expect(2));
 }
 
 #[test]

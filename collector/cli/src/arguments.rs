@@ -124,7 +124,7 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
         sample: usize,
         /// Seed of the sampled schedules
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 63))]
         seed: u64,
         /// Print a JSON array
         #[arg(long)]

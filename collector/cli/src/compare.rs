@@ -49,7 +49,7 @@ pub struct ModelCompare {
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
     /// Seed of input values [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub seed: Option<u64>,
     /// Skip the comparison with the reference, which is slow for large models
     #[arg(long)]

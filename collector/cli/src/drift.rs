@@ -21,12 +21,17 @@ pub fn run(run: &DriftRun) -> Result<u8> {
         true => print_json(&report)?,
         false => print_text(&render_text(&report.drift, &report.change_points, &stdout_paper()))?,
     }
-    let drift = &report.drift;
-    if run.judging.fail_on.is_some() && drift.changes.is_empty() && drift.lost.is_empty() {
-        return Err(Failure::usage("`--fail-on` has nothing to judge, because no line has times on both sides")
-            .with_hint("a line is a task with one schedule; `--by task` compares the best schedules of each task"));
+    let hint = "a line is a task with one schedule; `--by task` compares the best schedules of each task";
+    check_judged(&report.drift, &run.judging, hint)?;
+    Ok(drift_code(&report.drift, &run.judging))
+}
+
+/// Checks that `--fail-on`, if given, judges at least one line.
+pub fn check_judged(drift: &Drift, judging: &Judging, hint: &str) -> Result<()> {
+    if judging.fail_on.is_none() || !drift.changes.is_empty() || !drift.lost.is_empty() {
+        return Ok(());
     }
-    Ok(drift_code(drift, &run.judging))
+    Err(Failure::usage("`--fail-on` has nothing to judge, because no line has times on both sides").with_hint(hint))
 }
 
 pub fn change_bounds(judging: &Judging) -> Bounds {

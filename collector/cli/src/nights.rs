@@ -1,6 +1,6 @@
 //! `night`: a nightly run and its report.
 
-use super::drift::{change_bounds, drift_code, page_paths};
+use super::drift::{change_bounds, check_judged, drift_code, page_paths};
 use super::night_arguments::NightRun;
 use super::pace::Pace;
 use super::progress::terminal_observer;
@@ -36,7 +36,13 @@ pub fn run(run: &NightRun) -> Result<u8> {
         true => print_json(&report)?,
         false => print_text(&render_report(&report))?,
     }
-    Ok(match (signal.load(Ordering::Relaxed), drift_code(&report.drift, &run.judging)) {
+    let signal = signal.load(Ordering::Relaxed);
+    // The first night has nothing to be compared with.
+    if signal == 0 && report.drift.only.0 > 0 {
+        let hint = "this run measured nothing that an earlier night has measured; give it more `--minutes`";
+        check_judged(&report.drift, &run.judging, hint)?;
+    }
+    Ok(match (signal, drift_code(&report.drift, &run.judging)) {
         (0, SLOWER) => SLOWER,
         (0, _) if report.has_losses => DONE_WITH_LOSSES,
         (0, _) => DONE,

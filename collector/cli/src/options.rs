@@ -253,7 +253,7 @@ pub struct ModelRun {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Seed of input values [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub running: Running,

@@ -39,7 +39,7 @@ pub struct ModelBuild {
     #[arg(long, value_name = "N", requires = "best")]
     pub threads: Option<usize>,
     /// Seed of the inputs of the expected outputs [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub seed: Option<u64>,
     /// Write no expected outputs; the reference is slow for large models
     #[arg(long)]
@@ -56,7 +56,7 @@ pub struct ProgramRun {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Seed of input values [default: that of the expected outputs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub running: Running,

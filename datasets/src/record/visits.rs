@@ -288,14 +288,20 @@ impl Record {
 
 /// Returns the record with the median time among an experiment's attempts, with an interval from all attempts.
 pub fn median_record(attempts: &[&Record]) -> Option<Record> {
+    let (shown, known) = median_over_visits(attempts)?;
+    let mut shown = shown.clone();
+    shown.state_over_visits(&known);
+    Some(shown)
+}
+
+/// Returns the attempt with the median time of an experiment, and statistics over all its attempts.
+pub fn median_over_visits<'a>(attempts: &[&'a Record]) -> Option<(&'a Record, OverVisits)> {
     let timed: Vec<&Record> =
         attempts.iter().copied().filter(|record| AttemptTime::from_row(*record).median_ns.is_some()).collect();
     let tried: Vec<AttemptTime> = timed.iter().map(|record| AttemptTime::from_row(*record)).collect();
-    let mut shown = timed[median_index(&tried)?].clone();
+    let shown = timed[median_index(&tried)?];
     let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::from_row(*record)).collect();
-    let known = statistics_over_visits(shown.median_ns?, &visits);
-    shown.state_over_visits(&known);
-    Some(shown)
+    Some((shown, statistics_over_visits(shown.median_ns?, &visits)))
 }
 
 #[cfg(test)]

@@ -183,9 +183,12 @@ pub struct SweepSettings {
     )]
     pub cache: Option<Vec<CacheChoice>>,
     /// Seed of schedules and input values [default: 0]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63)))]
     pub seed: Option<u64>,
     /// Time limit of the campaign in seconds
+    ///
+    /// The attempts in flight end after it, and so does the measurement of the peak rates of a
+    /// host that is new to the store.
     #[cfg_attr(
         feature = "clap",
         arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::parse_seconds)
