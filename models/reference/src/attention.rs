@@ -1,10 +1,10 @@
 //! Einstein sums, attention and rotary embeddings.
 
 use super::movement::{broadcast_strides, dense_strides, strided_offsets};
-use super::tensor::Array;
+use super::tensor::{Array, round_to};
 use models::einsum::Equation;
 use models::operators::{Attention, Einsum, Op, Rope};
-use models::types::{Dim, TensorType};
+use models::types::{DType, Dim, TensorType};
 
 pub(super) fn compute_attention(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     match op {
@@ -59,6 +59,7 @@ fn attend_rows(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
     let [heads, rows, width] = [q.extents[1], q.extents[2], q.extents[3]];
     let [kept, places, out] = [k.extents[1], k.extents[2], v.extents[3]];
     let scores = [q.extents[0], heads, rows, places];
+    let precision = if y.tensor_type().dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let mask: Option<Vec<f64>> = inputs
         .get(3)
         .map(|mask| strided_offsets(&scores, &broadcast_strides(&mask.extents, 4)).map(|at| mask.data[at]).collect());
@@ -73,7 +74,8 @@ fn attend_rows(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
             if let Some(softcap) = attributes.softcap {
                 score = softcap * (score / softcap).tanh();
             }
-            let masked = mask.as_ref().map_or(score, |mask| score + mask[row * places + at]);
+            // In single precision as in programs, where a mask of -1e9 absorbs the scores of a row that is masked completely.
+            let masked = mask.as_ref().map_or(score, |mask| round_to(precision, score + mask[row * places + at]));
             if is_seen(attributes, own, at as i64) { masked } else { f64::NEG_INFINITY }
         };
         let scores: Vec<f64> = (0..places).map(score).collect();

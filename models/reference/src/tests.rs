@@ -228,6 +228,8 @@ fn sums_of_products_by_hand() {
     check(attention(true, None), &[q(), k(), v()], &[0.0, 3.0]);
     check(attention(true, Some(1)), &[q(), k(), v()], &[0.0, 4.0]);
     check(attention(false, None), &[q(), k(), v(), f32(&[1, 2], &[3f64.ln(), 0.0])], &[2.0, 2.0]);
+    let apart = f32(&[1, 1, 2, 1], &[0.0, 5.0]);
+    check(attention(false, None), &[q(), apart, v(), f32(&[1, 2], &[-1e9, -1e9])], &[2.0, 2.0]);
     let quarter = || [f32(&[4], &[1.0, 2.0, 3.0, 4.0]), f32(&[2], &[0.0, 1.0]), f32(&[2], &[1.0, 0.0])];
     check(Op::Rope(Rope { rotary: 4, interleaved: false }), &quarter(), &[-3.0, 2.0, 1.0, 4.0]);
     check(Op::Rope(Rope { rotary: 4, interleaved: true }), &quarter(), &[-2.0, 1.0, 3.0, 4.0]);
