@@ -6,7 +6,7 @@ use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::memory::{GpuMemory, Residents, replica_memory};
-use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
+use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures, TARGETS};
 use crate::pass_time::PassTime;
 use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_partial_pass};
 use crate::scheme::Scheme;
@@ -237,8 +237,9 @@ impl Deployment {
         // Overheads are ratios to the roofline, so that they stay valid if kernel times are trained again.
         let bound = self.server_work(load, &Roofline)?;
         let ratios = overheads.map(|overheads| overheads.predict_ratios(&self.server_features(load, &bound)));
+        let least = self.least_seconds(load)?;
         let predicted = |target: usize| match &ratios {
-            Some(ratios) => apply_overhead(bound.seconds[target], &ratios[target]),
+            Some(ratios) => apply_overhead(bound.seconds[target], &ratios[target], least[target]),
             None => {
                 let (low, high) = pass_interval(&work);
                 let seconds = work.seconds[target];
@@ -262,6 +263,13 @@ impl Deployment {
             first_token,
             per_token,
         })
+    }
+
+    /// Returns the time to first token and per token below which no load can be served: the roofline of one request.
+    ///
+    /// The roofline of the whole load is none: requests wait for each other, so that fewer are processed at once.
+    pub fn least_seconds(&self, load: &ServerLoad) -> Result<[f64; TARGETS]> {
+        Ok(self.server_work(&ServerLoad { concurrency: 1, ..*load }, &Roofline)?.seconds)
     }
 
     pub fn device_count(&self) -> u64 {
@@ -351,9 +359,10 @@ fn time_shares(pass: &PassTime) -> [f64; 4] {
     ]
 }
 
-fn apply_overhead(seconds: f64, ratio: &OverheadRatio) -> Predicted {
-    let (seconds, factor) = (seconds * ratio.log.exp(), ratio.half_widths[DEFAULT_LEVEL].exp());
-    Predicted { seconds, low: seconds / factor, high: seconds * factor, source: ServerSource::MeasuredServers }
+fn apply_overhead(bound: f64, ratio: &OverheadRatio, least: f64) -> Predicted {
+    let (seconds, factor) = (bound * ratio.log.exp(), ratio.half_widths[DEFAULT_LEVEL].exp());
+    let [seconds, low, high] = [seconds, seconds / factor, seconds * factor].map(|seconds| seconds.max(least));
+    Predicted { seconds, low, high, source: ServerSource::MeasuredServers }
 }
 
 /// Returns the interval ends relative to the predicted time, each from the pass with the wider end.
@@ -410,6 +419,26 @@ mod tests {
         assert!(answer(8, 64).per_token.seconds < many.per_token.seconds);
         assert_eq!((one.devices, one.decode_power), (4, None));
         assert!(one.memory.is_sufficient() && one.per_token.source == ServerSource::Kernels);
+    }
+
+    #[test]
+    fn no_interval_ends_below_the_roofline_of_one_request() {
+        let load = ServerLoad { concurrency: 1, input_tokens: 16_384, output_tokens: 256 };
+        for device in ["l4", "l40s", "h100_sxm"].map(|name| find_device(name).expect("a known device")) {
+            let model = Architecture::load_architecture("llama-3.1-8b").expect("a shipped model");
+            let formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
+            let server = Deployment { device, model, formats, ..llama_70b(1) };
+            let answer = server.predict_server(&load, &Roofline, Some(shipped_overheads())).expect("an answer");
+            // Each step reads all products' weights and the cache once.
+            let read = 7.5e9 * 2.0 + answer.memory.cache_bytes * 0.98;
+            assert!(
+                answer.per_token.low >= read / device.bandwidth_bytes_per_s,
+                "{}: {:?}",
+                device.name,
+                answer.per_token
+            );
+            assert!(answer.per_token.low <= answer.per_token.seconds && answer.per_token.high > answer.per_token.low);
+        }
     }
 
     #[test]
