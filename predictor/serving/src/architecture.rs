@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use models::names;
 use serde::Serialize;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Size limit of a `config.json`; published files have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -144,6 +145,22 @@ impl Architecture {
         Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
     }
 
+    /// Returns the name under which servers with these layers were measured: that of the shipped model, if there is one.
+    pub fn measured_name(&self) -> &str {
+        static SHIPPED_LAYERS: LazyLock<Vec<(&str, Architecture)>> = LazyLock::new(|| {
+            let read = |one: &ShippedModel| Architecture::parse_config(one.text, one.name).map(|own| own.layers_only());
+            SHIPPED.iter().map(|one| (one.name, read(one).expect("shipped configurations are valid"))).collect()
+        });
+        let layers = self.layers_only();
+        SHIPPED_LAYERS.iter().find(|(_, shipped)| *shipped == layers).map_or(&self.name, |(name, _)| name)
+    }
+
+    /// Removes what does not change the time of a layer.
+    fn layers_only(&self) -> Architecture {
+        let (name, quantisation, max_tokens, uncounted_parts) = (String::new(), None, None, Vec::new());
+        Architecture { name, quantisation, max_tokens, uncounted_parts, ..self.clone() }
+    }
+
     /// Returns the kind of network: `dense`, `experts` or `latent`.
     pub fn network_kind(&self) -> &'static str {
         match (&self.attention, &self.experts) {
@@ -197,6 +214,16 @@ mod tests {
             [("meta-llama/Llama-3.1-70B", "llama-3.1-70b"), ("DeepSeek-R1", "deepseek-v3"), ("Qwen3_8B", "qwen3-8b")]
         {
             assert_eq!(Architecture::load_architecture(name).map(|found| found.name).as_deref(), Ok(means));
+        }
+    }
+
+    #[test]
+    fn a_configuration_counts_as_the_shipped_model_with_its_layers() {
+        for one in SHIPPED {
+            let own = Architecture::load_architecture(one.name).expect("a shipped model");
+            let file = Architecture::parse_config(one.text, "folder/config.json").expect("a shipped configuration");
+            assert_eq!((own.measured_name(), file.measured_name()), (one.name, one.name));
+            assert_eq!(Architecture { layers: file.layers + 1, ..file }.measured_name(), "folder/config.json");
         }
     }
 

@@ -217,7 +217,7 @@ impl Deployment {
         let Deployment { model, device, formats, framework, version, mode, .. } = self;
         let names: [String; NAMES] = [
             model.network_kind().to_owned(),
-            model.name.clone(),
+            model.measured_name().to_owned(),
             device.system.clone(),
             formats.weights.product_dtype().name().to_owned(),
             mode.name().to_owned(),
