@@ -236,7 +236,7 @@ impl Deployment {
         let work = self.server_work(load, times)?;
         // Overheads are ratios to the roofline, so that they stay valid if kernel times are trained again.
         let bound = self.server_work(load, &Roofline)?;
-        let ratios = overheads.map(|overheads| overheads.predict_ratios(&self.server_features(load, &bound)));
+        let ratios = overheads.map(|overheads| self.overhead_ratios(load, &bound, overheads)).transpose()?;
         let least = self.least_seconds(load)?;
         let predicted = |target: usize| match &ratios {
             Some(ratios) => apply_overhead(bound.seconds[target], &ratios[target], least[target]),
@@ -263,6 +263,33 @@ impl Deployment {
             first_token,
             per_token,
         })
+    }
+
+    /// Returns the ratios of the times of a load to its roofline `bound`.
+    ///
+    /// A longer prompt takes at least the time of a shorter one and the additional work of one request: far from
+    /// measured servers, ratios tend to their mean, which may lower a time by more than the work raises the roofline.
+    pub fn overhead_ratios(
+        &self,
+        load: &ServerLoad,
+        bound: &ServerWork,
+        overheads: &Overheads,
+    ) -> Result<[OverheadRatio; TARGETS]> {
+        let mut ratios = overheads.predict_ratios(&self.server_features(load, bound));
+        let least = self.least_seconds(load)?;
+        let mut shorter = *load;
+        while shorter.input_tokens >= 2 * LEAST_PROMPT {
+            shorter.input_tokens /= 2;
+            let work = self.server_work(&shorter, &Roofline)?;
+            let of_shorter = overheads.predict_ratios(&self.server_features(&shorter, &work));
+            let least_of_shorter = self.least_seconds(&shorter)?;
+            for (target, ratio) in ratios.iter_mut().enumerate() {
+                let added = least[target] - least_of_shorter[target];
+                let seconds = work.seconds[target] * of_shorter[target].log.exp() + added;
+                ratio.log = ratio.log.max((seconds / bound.seconds[target]).ln());
+            }
+        }
+        Ok(ratios)
     }
 
     /// Returns the time to first token and per token below which no load can be served: the roofline of one request.
@@ -327,6 +354,9 @@ impl Deployment {
         replica_memory(&self.model, self.formats, self.decode.parallelism, residents, self.device)
     }
 }
+
+/// Prompts with fewer tokens than this are not compared with shorter ones.
+const LEAST_PROMPT: u64 = 128;
 
 /// Returns the shipped overheads, which `oppredict train --servers` learned from public tables.
 pub fn shipped_overheads() -> &'static Overheads {
@@ -438,6 +468,23 @@ mod tests {
                 answer.per_token
             );
             assert!(answer.per_token.low <= answer.per_token.seconds && answer.per_token.high > answer.per_token.low);
+        }
+    }
+
+    #[test]
+    fn times_grow_with_the_prompt() {
+        let pool = ReplicaPool { parallelism: Parallelism { tensor: 8, ..Parallelism::SINGLE }, replicas: 1 };
+        for (model, device) in [("minimax-m2.5", "b200_sxm"), ("deepseek-v3", "gb200"), ("qwen3-32b", "h200_sxm")] {
+            let device = find_device(device).expect("a known device");
+            let model = Architecture::load_architecture(model).expect("a shipped model");
+            let server = Deployment { device, model, prefill: pool, decode: pool, ..llama_70b(8) };
+            let seconds = |input_tokens: u64| {
+                let load = ServerLoad { concurrency: 1, input_tokens, output_tokens: 256 };
+                let answer = server.predict_server(&load, &Roofline, Some(shipped_overheads())).expect("an answer");
+                [answer.first_token.seconds, answer.per_token.seconds]
+            };
+            let times: Vec<[f64; TARGETS]> = (9..18).map(|power| seconds(1 << power)).collect();
+            assert!(times.is_sorted_by(|one, next| one[0] < next[0] && one[1] < next[1]), "{device:?}: {times:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::measured_servers::{MeasuredServer, MeasuredServers};
 use crate::overhead::{DEVICE, OverheadSample, Overheads, TARGETS};
+use crate::times::Roofline;
 use learn::levels::LEVELS;
 use models::Choice;
 use rand::SeedableRng;
@@ -126,19 +127,21 @@ fn predict_division<'a>(
     let learned = Overheads::learn_overheads(&train, "held out")?;
     let factors = device_factors(&train);
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
-        let ratios = learned.predict_ratios(&sample.features);
+        let MeasuredServer { deployment, load, .. } = server;
+        let bound = deployment.server_work(load, &Roofline)?;
+        let ratios = deployment.overhead_ratios(load, &bound, &learned)?;
         let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
         let errors_of = |target: usize| {
             let measured = sample.ratios[target];
             [ratios[target].log - measured, factor(target) - measured, -measured]
         };
-        Outcome {
+        Ok(Outcome {
             server,
             errors: [errors_of(0), errors_of(1)],
             half_widths: [ratios[0].half_widths, ratios[1].half_widths],
-        }
+        })
     };
-    Ok(part(false).map(|(both, _)| outcome(both)).collect())
+    part(false).map(|(both, _)| outcome(both)).collect()
 }
 
 fn device_factors(samples: &[OverheadSample]) -> BTreeMap<String, [f64; TARGETS]> {
