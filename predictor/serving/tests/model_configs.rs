@@ -363,4 +363,8 @@ fn warnings_name_what_an_answer_leaves_out() {
         "the configuration states `mxfp4` weights, but this answer is for `bf16`; `--dtype` states another format";
     assert_eq!(warnings(&quantised, 1, 1), [format]);
     assert_eq!(warnings(&small(json!({ "quantization_config": null })), 1, 1), Vec::<String>::new());
+    let kept = json!({ "quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"] });
+    let nested = json!({ "text_config": small_experts(json!({})), "quantization_config": kept });
+    assert_eq!(warnings(&nested, 1, 1), [format]);
+    assert!(parse(&nested).quantises_experts_only);
 }

@@ -197,6 +197,7 @@ impl ModelConfig {
             model_type: if text.model_type.is_empty() { self.model_type } else { text.model_type },
             tie_word_embeddings: self.tie_word_embeddings.or(text.tie_word_embeddings),
             max_position_embeddings: text.max_position_embeddings.or(self.max_position_embeddings),
+            quantization_config: self.quantization_config.or(text.quantization_config),
             vision_config: self.vision_config.or(text.vision_config),
             audio_config: self.audio_config.or(text.audio_config),
             ..text
