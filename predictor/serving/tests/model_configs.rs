@@ -227,6 +227,29 @@ fn keys_that_describe_another_model_are_refused() {
 }
 
 #[test]
+fn null_stands_for_the_default_and_wrong_types_are_named() {
+    let all_null = json!({
+        "model_type": null, "architectures": null, "text_config": null, "head_dim": null, "sliding_window": null,
+        "layer_types": null, "moe_layer_freq": null, "mlp_only_layers": null, "mamba_d_head": null,
+        "max_position_embeddings": null, "tie_word_embeddings": null, "num_experts": null, "residual_moe": null,
+        "quantization_config": { "quant_method": null, "modules_to_not_convert": null },
+    });
+    let model = parse(&small(all_null));
+    assert_eq!((model.layers, model.max_tokens, model.quantisation), (12, None, None));
+    let awq = json!({ "quant_method": "awq", "modules_to_not_convert": null });
+    assert_eq!(parse(&small(json!({ "quantization_config": awq }))).quantisation.as_deref(), Some("awq"));
+    for (config, reason) in [
+        (small(json!({ "hidden_size": "64" })), "`hidden_size` is \"64\": invalid type: string"),
+        (small(json!({ "intermediate_size": [64, 64] })), "`intermediate_size` is [64,64]: invalid type: sequence"),
+        (json!({ "text_config": small(json!({ "vocab_size": -1 })) }), "`vocab_size` is -1: invalid value"),
+        (small(json!({ "quantization_config": 8 })), "`quantization_config` is 8: invalid type"),
+    ] {
+        let error = refusal(&config);
+        assert!(error.contains(&format!("invalid configuration: {reason}")), "{error}");
+    }
+}
+
+#[test]
 fn llama_4_has_a_shared_expert_and_wider_dense_layers() {
     let llama4 = |experts: u64, step: u64| {
         json!({ "model_type": "llama4", "vision_config": {}, "text_config": {

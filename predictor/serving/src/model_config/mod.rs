@@ -7,7 +7,7 @@ mod unread;
 use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit on the number of layers, heads and experts.
@@ -46,7 +46,7 @@ const LATENT: [&str; 4] = ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k
 
 #[derive(Deserialize)]
 pub(crate) struct ModelConfig {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_or_default")]
     model_type: String,
     architectures: Option<Vec<String>>,
     text_config: Option<Box<ModelConfig>>,
@@ -149,8 +149,15 @@ struct PeriodicLayers {
 #[derive(Deserialize)]
 struct Quantization {
     quant_method: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_or_default")]
     modules_to_not_convert: Vec<String>,
+}
+
+/// Reads a field in which `null` stands for the default.
+fn read_or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> std::result::Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 /// Reads a field that is present, `null` or not.
@@ -169,11 +176,24 @@ fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     }
 }
 
+/// Describes the first key of a configuration whose value has a wrong type, which an error of the parser does not name.
+fn find_wrong_key(config: &Value) -> Option<String> {
+    config.as_object()?.iter().find_map(|(key, value)| {
+        let alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+        let error = serde_json::from_value::<ModelConfig>(alone).err()?;
+        let inner = if key == "text_config" { find_wrong_key(value) } else { None };
+        let problem = error.to_string().replace("u64", "a whole number");
+        Some(inner.unwrap_or_else(|| format!("`{key}` is {}: {problem}", layers::shorten_value(value))))
+    })
+}
+
 impl Architecture {
     pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
-        let config: ModelConfig =
-            serde_json::from_str(text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
+        let config: ModelConfig = serde_json::from_str(text).map_err(|error| {
+            let wrong_key = serde_json::from_str(text).ok().and_then(|config| find_wrong_key(&config));
+            refused(format!("invalid configuration: {}", wrong_key.unwrap_or_else(|| error.to_string())))
+        })?;
         config.into_architecture(name).map_err(refused)
     }
 }
