@@ -70,8 +70,24 @@ pub struct LatentAttention {
     /// Number of elements of a key with rotary position embedding, shared by all heads.
     pub rope_dim: u64,
     pub value_dim: u64,
-    /// Maximum number of keys that a sparse index selects; None for dense attention.
-    pub most_keys: Option<u64>,
+    /// Index that selects the keys of each query; None for dense attention.
+    pub index: Option<SparseIndex>,
+}
+
+/// Index of sparse attention: it scores all earlier tokens of a sequence, and attention reads only the best ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SparseIndex {
+    pub heads: u64,
+    pub head_dim: u64,
+    /// Maximum number of keys that are selected.
+    pub most_keys: u64,
+}
+
+impl SparseIndex {
+    /// Returns the bytes of the key of one token in one layer: fp8, with a 4-byte scale for each block of 128 numbers.
+    pub fn key_bytes(&self) -> u64 {
+        self.head_dim + 4 * self.head_dim.div_ceil(128)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

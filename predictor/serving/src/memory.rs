@@ -117,12 +117,14 @@ fn grouped_weights(model: &Architecture, attention: &GroupedAttention, paralleli
 }
 
 fn latent_weights(model: &Architecture, attention: &LatentAttention, parallelism: Parallelism) -> f64 {
-    let LatentAttention { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
+    let LatentAttention { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, index } = *attention;
     let hidden = model.hidden;
     let heads = heads / parallelism.tensor;
-    // The down-projections are on every GPU.
-    let down = hidden * (query_rank.unwrap_or(0) + kv_rank + rope_dim);
     let query_inputs = query_rank.unwrap_or(hidden);
+    // The down-projections and the index are on every GPU.
+    let index =
+        index.map_or(0, |index| index.heads * index.head_dim * query_inputs + hidden * (index.head_dim + index.heads));
+    let down = hidden * (query_rank.unwrap_or(0) + kv_rank + rope_dim) + index;
     let up = heads * ((nope_dim + rope_dim) * query_inputs + (nope_dim + value_dim) * kv_rank + value_dim * hidden);
     model.layers as f64 * (down + up) as f64
 }
@@ -132,7 +134,9 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
     match &model.attention {
         Attention::Latent(attention) => {
             let width = attention.kv_rank + attention.rope_dim;
-            model.layers as f64 * tokens as f64 * width as f64 * formats.cache.byte_width()
+            let index_bytes = attention.index.map_or(0, |index| index.key_bytes());
+            let token_bytes = width as f64 * formats.cache.byte_width() + index_bytes as f64;
+            model.layers as f64 * tokens as f64 * token_bytes
         }
         Attention::Grouped(attention) => {
             let linear = attention.linear;
@@ -214,6 +218,9 @@ mod tests {
         assert_eq!(needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).max_sequences, 0);
         let served = needed("llama-3.1-70b", Scheme::Fp8, 4, (32, 5120));
         assert!(served.is_sufficient() && served.max_sequences > 32, "{served:?}");
+        // The cache of 78 layers has 576 bf16 numbers per token, and a key of the index: 128 bytes and a scale.
+        let sparse = needed("glm-5", Scheme::Fp8, 8, (1, 1000)).cache_bytes;
+        assert_eq!(sparse, 78.0 * 1000.0 * (576.0 * 2.0 + 132.0));
         // Windows bound the cache of their layers.
         let short = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 1024)).cache_bytes;
         let long = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 10240)).cache_bytes;

@@ -321,6 +321,16 @@ fn queries_without_a_latent_vector_are_projected_directly() {
     assert_eq!(product(&calls, "latent down-projection"), Some((27, 1536 + 512 + 64, 2048)));
     assert_eq!(product(&calls, "query up-projection"), Some((27, 16 * 192, 1536)));
     assert!(refusal(&lite(json!({}))).contains("lacks `q_lora_rank`"));
+    let sparse = |fields: Value| {
+        let mut config = lite(json!({ "q_lora_rank": 1536, "index_topk": 2048 }));
+        config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+        config
+    };
+    assert!(refusal(&sparse(json!({}))).contains("lacks `index_n_heads`"));
+    assert!(refusal(&small(json!({ "index_topk": 2048 }))).contains("only supported with latent attention"));
+    let calls = decode_calls(&parse(&sparse(json!({ "index_n_heads": 64, "index_head_dim": 128 }))));
+    assert_eq!(product(&calls, "index query projection"), Some((27, 64 * 128, 1536)));
+    assert_eq!(product(&calls, "index key, weights"), Some((27, 128 + 64, 2048)));
 }
 
 #[test]

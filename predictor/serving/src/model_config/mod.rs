@@ -4,7 +4,7 @@ mod experts;
 mod layers;
 mod unread;
 
-use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention};
+use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, SparseIndex};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value};
@@ -101,6 +101,8 @@ pub(crate) struct ModelConfig {
     qk_rope_head_dim: Option<u64>,
     v_head_dim: Option<u64>,
     index_topk: Option<u64>,
+    index_n_heads: Option<u64>,
+    index_head_dim: Option<u64>,
     #[serde(alias = "num_local_experts", alias = "n_routed_experts", alias = "moe_num_experts")]
     num_experts: Option<u64>,
     #[serde(alias = "moe_k")]
@@ -297,8 +299,13 @@ impl ModelConfig {
                 nope_dim: require_bounded(self.qk_nope_head_dim, "qk_nope_head_dim", MAX_WIDTH)?,
                 rope_dim: require_bounded(self.qk_rope_head_dim, "qk_rope_head_dim", MAX_WIDTH)?,
                 value_dim: require_bounded(self.v_head_dim, "v_head_dim", MAX_WIDTH)?,
-                most_keys: self.index_topk,
+                index: self.sparse_index()?,
             }));
+        }
+        if let Some(most_keys) = self.index_topk.filter(|most_keys| *most_keys > 0) {
+            return Err(format!(
+                "`index_topk` is {most_keys}: sparse attention is only supported with latent attention (`kv_lora_rank`)"
+            ));
         }
         self.check_latent_rank()?;
         // Before the heads, which models without attention do not have.
@@ -317,6 +324,15 @@ impl ModelConfig {
             windowed_layers: layout.windowed_layers,
             window: layout.window,
             linear: layout.linear,
+        }))
+    }
+
+    fn sparse_index(&self) -> Parsed<Option<SparseIndex>> {
+        let Some(most_keys) = self.index_topk.filter(|most_keys| *most_keys > 0) else { return Ok(None) };
+        Ok(Some(SparseIndex {
+            heads: require_bounded(self.index_n_heads, "index_n_heads", MAX_COUNT)?,
+            head_dim: require_bounded(self.index_head_dim, "index_head_dim", MAX_WIDTH)?,
+            most_keys,
         }))
     }
 
