@@ -46,7 +46,10 @@ impl ModelConfig {
         for (part, keys) in UNREAD_KEYS {
             let stated = keys.iter().find_map(|key| Some((key, self.other.get(*key).filter(|value| is_set(value))?)));
             if let Some((key, value)) = stated {
-                return Err(format!("`{key}` is {}: {part} are not supported", shorten_value(value)));
+                return Err(format!(
+                    "`{key}` is {}: {part} are not supported; remove the key to predict the model without them",
+                    shorten_value(value)
+                ));
             }
         }
         match self.other.iter().find(|(key, value)| counts_experts(key) && is_above_one(value)) {
