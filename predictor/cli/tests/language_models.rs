@@ -53,6 +53,28 @@ fn a_model_that_does_not_fit_is_answered_with_a_warning() {
 }
 
 #[test]
+fn a_folder_is_answered_like_the_configuration_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("config.json");
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/transformers/llama-3.2-1b.json");
+    std::fs::copy(shipped, &file).expect("a copy");
+    let answer = |model: &std::path::Path| {
+        let (code, text, notes) = oppredict(&format!("predict --model {} --device h100_sxm --json", model.display()));
+        assert_eq!(code, 0, "{notes}");
+        let document: Value = serde_json::from_str(&text).expect("one document");
+        document["models"][0]["answer"].clone()
+    };
+    let of_file = answer(&file);
+    assert!(of_file["per_token"]["seconds"].is_number(), "{of_file}");
+    assert_eq!(answer(folder.path()), of_file);
+    // Only the zoo reads encoders.
+    let encoder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/transformers/bert-base-uncased.json");
+    std::fs::copy(encoder, &file).expect("a copy");
+    let (code, text, notes) = oppredict(&format!("predict --model {}", folder.path().display()));
+    assert!(code == 0 && text.contains("operators"), "{text}{notes}");
+}
+
+#[test]
 fn kernels_that_contradict_measured_servers_are_named() {
     let (code, text, notes) = oppredict("predict --model llama-3.1-8b --device b200_sxm --dtype fp8_block");
     assert_eq!(code, 0, "{text}{notes}");

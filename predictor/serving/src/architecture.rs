@@ -71,8 +71,24 @@ pub struct LatentAttention {
     /// Number of elements of a key with rotary position embedding, shared by all heads.
     pub rope_dim: u64,
     pub value_dim: u64,
-    /// Maximum number of keys that a sparse index selects; None for dense attention.
-    pub most_keys: Option<u64>,
+    /// Index that selects the keys of each query; None for dense attention.
+    pub index: Option<SparseIndex>,
+}
+
+/// Index of sparse attention: it scores all earlier tokens of a sequence, and attention reads only the best ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SparseIndex {
+    pub heads: u64,
+    pub head_dim: u64,
+    /// Maximum number of keys that are selected.
+    pub most_keys: u64,
+}
+
+impl SparseIndex {
+    /// Returns the bytes of the key of one token in one layer: fp8, with a 4-byte scale for each block of 128 numbers.
+    pub fn key_bytes(&self) -> u64 {
+        self.head_dim + 4 * self.head_dim.div_ceil(128)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -101,6 +117,11 @@ macro_rules! shipped {
         }
     };
 }
+
+/// Aliases of models that were published with another `max_position_embeddings`.
+const TOKEN_LIMITS: [(&str, u64); 3] = [("kimi-k2", 131_072), ("llama-3-70b", 8192), ("llama-3-8b", 8192)];
+/// Ends of aliases that name the format of published weights.
+const WEIGHT_FORMATS: [&str; 2] = ["fp8", "nvfp4"];
 
 const SHIPPED: &[ShippedModel] = &[
     shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3.1-nvfp4", "deepseek-v3-0324"),
@@ -142,7 +163,25 @@ impl Architecture {
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
         let place = names::find_name(own, spellings)
             .map_err(|hint| Error::Model { model: model.to_owned(), problem: unknown_model(model, &hint) })?;
-        Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
+        let ShippedModel { name, aliases, text } = &SHIPPED[place];
+        let architecture = Architecture::parse_config(text, name)?;
+        let own = names::normalise_name(own);
+        let alias = aliases.iter().find(|alias| names::normalise_name(alias) == own);
+        Ok(match alias {
+            Some(alias) => architecture.with_alias(alias),
+            None => architecture,
+        })
+    }
+
+    /// Changes what a model has under an alias: the format of its published weights and its maximum number of tokens.
+    fn with_alias(self, alias: &str) -> Architecture {
+        let format = alias.rsplit('-').next().filter(|end| WEIGHT_FORMATS.contains(end));
+        let limit = TOKEN_LIMITS.iter().find(|(name, _)| *name == alias).map(|(_, limit)| *limit);
+        Architecture {
+            quantisation: format.map(str::to_owned).or(self.quantisation),
+            max_tokens: limit.or(self.max_tokens),
+            ..self
+        }
     }
 
     /// Returns the name under which servers with these layers were measured: that of the shipped model, if there is one.
@@ -224,6 +263,29 @@ mod tests {
             let file = Architecture::parse_config(one.text, "folder/config.json").expect("a shipped configuration");
             assert_eq!((own.measured_name(), file.measured_name()), (one.name, one.name));
             assert_eq!(Architecture { layers: file.layers + 1, ..file }.measured_name(), "folder/config.json");
+        }
+    }
+
+    #[test]
+    fn aliases_state_their_own_formats_and_limits() {
+        let facts = |name: &str| {
+            let read = Architecture::load_architecture(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (read.name, read.quantisation, read.max_tokens)
+        };
+        for (alias, name, format, limit) in [
+            ("Qwen/Qwen3-32B-FP8", "qwen3-32b", Some("fp8"), 40_960),
+            ("deepseek-v3.1-nvfp4", "deepseek-v3", Some("nvfp4"), 163_840),
+            ("glm-5-fp8", "glm-5", Some("fp8"), 202_752),
+            ("meta-llama/Llama-3-8B", "llama-3.1-8b", None, 8192),
+            ("llama-3.1-8b-instruct", "llama-3.1-8b", None, 131_072),
+            ("llama_3_70b", "llama-3.1-70b", None, 8192),
+            ("kimi-k2", "kimi-k2.5", None, 131_072),
+            ("kimi-k2.5", "kimi-k2.5", None, 262_144),
+        ] {
+            assert_eq!(facts(alias), (name.to_owned(), format.map(str::to_owned), Some(limit)), "{alias}");
+        }
+        for (alias, _) in TOKEN_LIMITS {
+            assert!(SHIPPED.iter().any(|model| model.aliases.contains(&alias)), "{alias}");
         }
     }
 

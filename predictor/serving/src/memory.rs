@@ -11,6 +11,8 @@ const USABLE_SHARE: f64 = 0.9;
 /// Number of prefill tokens per chunk; longer prompts are split.
 const CHUNK_TOKENS: u64 = 8192;
 const ACTIVATION_BYTES: f64 = 2.0;
+/// Limit of the number of sequences of a group whose fit is checked.
+const MAX_SEQUENCES: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residents {
@@ -26,7 +28,7 @@ pub struct GpuMemory {
     pub cache_bytes: f64,
     pub activation_bytes: f64,
     pub usable_bytes: f64,
-    /// Maximum number of sequences per replica; 0 if the weights alone do not fit.
+    /// Maximum number of sequences per replica, with their activations; 0 if not even one fits.
     pub max_sequences: u64,
 }
 
@@ -50,16 +52,29 @@ pub fn replica_memory(
     let weights_bytes = weight_bytes(model, parallelism, formats.weights);
     let own_sequences = residents.sequences.div_ceil(parallelism.data);
     let per_sequence = cache_bytes(model, formats, parallelism, residents.tokens);
-    let activation_bytes = activation_bytes(model, parallelism, own_sequences, residents.tokens);
-    let usable_bytes = USABLE_SHARE * device.memory_bytes;
-    let free = usable_bytes - weights_bytes - activation_bytes;
-    GpuMemory {
+    let with_sequences = |own_sequences: u64| GpuMemory {
         weights_bytes,
         cache_bytes: per_sequence * own_sequences as f64,
-        activation_bytes,
-        usable_bytes,
-        max_sequences: (free / per_sequence).max(0.0) as u64 * parallelism.data,
+        activation_bytes: activation_bytes(model, parallelism, own_sequences, residents.tokens),
+        usable_bytes: USABLE_SHARE * device.memory_bytes,
+        max_sequences: 0,
+    };
+    let fits = |own_sequences: u64| with_sequences(own_sequences).is_sufficient();
+    GpuMemory { max_sequences: find_most(fits) * parallelism.data, ..with_sequences(own_sequences) }
+}
+
+/// Returns the largest number that fits, at most `MAX_SEQUENCES`, or 0. All numbers below one that fits must fit.
+fn find_most(fits: impl Fn(u64) -> bool) -> u64 {
+    let (mut least, mut too_many) = (0, MAX_SEQUENCES + 1);
+    while too_many - least > 1 {
+        let middle = least + (too_many - least) / 2;
+        if fits(middle) {
+            least = middle;
+        } else {
+            too_many = middle;
+        }
     }
+    least
 }
 
 pub fn count_parameters(model: &Architecture) -> f64 {
@@ -117,12 +132,14 @@ fn grouped_weights(model: &Architecture, attention: &GroupedAttention, paralleli
 }
 
 fn latent_weights(model: &Architecture, attention: &LatentAttention, parallelism: Parallelism) -> f64 {
-    let LatentAttention { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
+    let LatentAttention { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, index } = *attention;
     let hidden = model.hidden;
     let heads = heads / parallelism.tensor;
-    // The down-projections are on every GPU.
-    let down = hidden * (query_rank.unwrap_or(0) + kv_rank + rope_dim);
     let query_inputs = query_rank.unwrap_or(hidden);
+    // The down-projections and the index are on every GPU.
+    let index =
+        index.map_or(0, |index| index.heads * index.head_dim * query_inputs + hidden * (index.head_dim + index.heads));
+    let down = hidden * (query_rank.unwrap_or(0) + kv_rank + rope_dim) + index;
     let up = heads * ((nope_dim + rope_dim) * query_inputs + (nope_dim + value_dim) * kv_rank + value_dim * hidden);
     model.layers as f64 * (down + up) as f64
 }
@@ -132,7 +149,9 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
     match &model.attention {
         Attention::Latent(attention) => {
             let width = attention.kv_rank + attention.rope_dim;
-            model.layers as f64 * tokens as f64 * width as f64 * formats.cache.byte_width()
+            let index_bytes = attention.index.map_or(0, |index| index.key_bytes());
+            let token_bytes = width as f64 * formats.cache.byte_width() + index_bytes as f64;
+            model.layers as f64 * tokens as f64 * token_bytes
         }
         Attention::Grouped(attention) => {
             let linear = attention.linear;
@@ -214,6 +233,17 @@ mod tests {
         assert_eq!(needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).max_sequences, 0);
         let served = needed("llama-3.1-70b", Scheme::Fp8, 4, (32, 5120));
         assert!(served.is_sufficient() && served.max_sequences > 32, "{served:?}");
+        // The cache of 78 layers has 576 bf16 numbers per token, and a key of the index: 128 bytes and a scale.
+        let sparse = needed("glm-5", Scheme::Fp8, 8, (1, 1000)).cache_bytes;
+        assert_eq!(sparse, 78.0 * 1000.0 * (576.0 * 2.0 + 132.0));
+        // As many requests fit as the answer states, whatever number it is for.
+        for name in ["llama-3.1-8b", "gemma-3-27b"] {
+            let most = needed(name, Scheme::Fp8, 1, (1, 124)).max_sequences;
+            let (at_most, above) =
+                (needed(name, Scheme::Fp8, 1, (most, 124)), needed(name, Scheme::Fp8, 1, (most + 1, 124)));
+            assert!(at_most.is_sufficient() && !above.is_sufficient(), "{name}: {most}");
+            assert_eq!((at_most.max_sequences, above.max_sequences), (most, most), "{name}");
+        }
         // Windows bound the cache of their layers.
         let short = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 1024)).cache_bytes;
         let long = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 10240)).cache_bytes;

@@ -1,6 +1,8 @@
 //! Forward passes of a language model, as kernel calls of one GPU of a replica.
 
-use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
+use crate::architecture::{
+    Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention, SparseIndex,
+};
 use crate::collectives::Collective;
 use crate::error::{Error, Result};
 use crate::kernel::{Decode, Distribution, Experts, GATED_MATRICES, Gemm, Kernel, Prefill};
@@ -249,17 +251,20 @@ impl Planner<'_> {
             Some(rank) => self.push_gemm("query up-projection", layers, heads * (nope_dim + rope_dim), rank),
             None => self.push_gemm("query projection", layers, heads * (nope_dim + rope_dim), hidden),
         }
-        let most = |keys: f64| attention.most_keys.map_or(keys, |most| keys.min(most as f64));
+        if let Some(index) = &attention.index {
+            self.sparse_index(index, query_rank.unwrap_or(hidden));
+        }
         let (pairs, per_pair, keys) = match self.pass {
             ForwardPass::Decode { sequences, context } => {
                 self.push_gemm("absorbed key projection", layers, heads * kv_rank, nope_dim);
                 self.push_gemm("absorbed value projection", layers, heads * value_dim, kv_rank);
-                let keys = most(context as f64) * sequences as f64;
+                let keys = attention.index.map_or(context, |index| context.min(index.most_keys)) as f64;
+                let keys = keys * sequences as f64;
                 (keys, 2 * kv_rank + rope_dim, keys)
             }
             ForwardPass::Prefill { sequences, tokens } => {
                 self.push_gemm("key, value up-projection", layers, heads * (nope_dim + value_dim), kv_rank);
-                let pairs = (sequences * tokens) as f64 * most((tokens + 1) as f64 / 2.0);
+                let pairs = (sequences * tokens) as f64 * mean_keys(tokens, attention.index.as_ref());
                 (pairs, nope_dim + rope_dim + value_dim, (sequences * tokens) as f64)
             }
         };
@@ -268,6 +273,27 @@ impl Planner<'_> {
         let bytes = keys * (kv_rank + rope_dim) as f64 * self.formats.cache.byte_width() + queries;
         self.push_call("latent attention", layers, CallWork::Bounded { flops, dtype: Dtype::Bf16, bytes });
         self.push_gemm("attention output", layers, hidden, heads * value_dim);
+    }
+
+    /// Adds the index of sparse attention. Every GPU scores all tokens with all heads of the index, because the sum over
+    /// the heads selects the keys. The selection itself and the scores in memory are left out of the bound.
+    fn sparse_index(&mut self, index: &SparseIndex, query_inputs: u64) {
+        let layers = self.model.layers;
+        let width = index.heads * index.head_dim;
+        self.push_gemm("index query projection", layers, width, query_inputs);
+        self.push_gemm("index key, weights", layers, index.head_dim + index.heads, self.model.hidden);
+        let (pairs, keys) = match self.pass {
+            ForwardPass::Decode { sequences, context } => ((sequences * context) as f64, sequences * context),
+            ForwardPass::Prefill { sequences, tokens } => {
+                ((sequences * tokens) as f64 * mean_keys(tokens, None), sequences * tokens)
+            }
+        };
+        // Servers with a cache or products in fp8 also score in fp8.
+        let dtype = if self.formats.cache == Dtype::Fp8 { Dtype::Fp8 } else { Dtype::Bf16 };
+        let queries = (self.pass.token_count() * width) as f64 * dtype.byte_width();
+        let bytes = (keys * index.key_bytes()) as f64 + queries;
+        let work = CallWork::Bounded { flops: 2.0 * pairs * width as f64, dtype, bytes };
+        self.push_call("index of sparse attention", layers, work);
     }
 
     fn feed_forward(&mut self) {
@@ -340,6 +366,15 @@ impl Planner<'_> {
     }
 }
 
+/// Returns the mean number of keys of a prompt's tokens: all earlier tokens and itself, or those that an index selects.
+fn mean_keys(tokens: u64, index: Option<&SparseIndex>) -> f64 {
+    match index.map(|index| index.most_keys).filter(|most| *most < tokens) {
+        None => (tokens + 1) as f64 / 2.0,
+        // The first tokens have fewer keys than the index may select.
+        Some(most) => (most as f64 * (most + 1) as f64 / 2.0 + (tokens - most) as f64 * most as f64) / tokens as f64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,6 +444,34 @@ mod tests {
             assert_eq!(counted, expected, "{groups}");
         }
         assert_eq!(plan(8), plan_pass(&model, pass, BF16, parallelism).expect("a plan"));
+    }
+
+    #[test]
+    fn sparse_attention_reads_few_keys_and_its_index_all() {
+        let model = Architecture::load_architecture("glm-5").expect("a shipped model");
+        let formats = Formats { weights: Scheme::Fp8, cache: Dtype::Fp8 };
+        let parallelism = Parallelism { tensor: 8, ..Parallelism::SINGLE };
+        let bounded = |pass, role: &str| {
+            let calls = plan_pass(&model, pass, formats, parallelism).expect("a plan");
+            let call = calls.into_iter().find(|call| call.role == role).expect("the call");
+            match call.work {
+                CallWork::Bounded { flops, bytes, .. } => (call.count, flops, bytes),
+                other => panic!("{role}: {other:?}"),
+            }
+        };
+        let (index, attention) = ("index of sparse attention", "latent attention");
+        let decode = |context| ForwardPass::Decode { sequences: 2, context };
+        let prompt = |tokens| ForwardPass::Prefill { sequences: 1, tokens };
+        assert_eq!(bounded(decode(1 << 17), attention), bounded(decode(2048), attention));
+        assert_ne!(bounded(decode(2048), attention), bounded(decode(2047), attention));
+        // All 32 heads of 128 numbers score all tokens, on each of 8 GPUs.
+        let tokens = 2.0 * 131_072.0;
+        assert_eq!(bounded(decode(1 << 17), index), (78, 2.0 * tokens * 4096.0, tokens * 132.0 + 2.0 * 4096.0));
+        let (_, flops, _) = bounded(prompt(4096), index);
+        assert_eq!(flops, 2.0 * 4096.0 * 4097.0 / 2.0 * 4096.0);
+        // The mean of 1, 2, …, 2048, 2048, … keys.
+        assert_eq!(mean_keys(4096, Some(&SparseIndex { heads: 1, head_dim: 1, most_keys: 2048 })), 1536.25);
+        assert!(bounded(prompt(4096), attention).1 < 4.0 * bounded(prompt(2048), attention).1);
     }
 
     #[test]

@@ -115,7 +115,8 @@ pub struct ServerAnswer {
     pub decode: PassTime,
     pub first_token: Predicted,
     pub per_token: Predicted,
-    /// Time to first token and time per token from kernel times alone, including the prompts of other requests.
+    /// Time to first token and time per token from kernel times alone, including the prompts of other requests. The
+    /// time to first token also contains one decoding step.
     pub kernel_seconds: [f64; 2],
     pub tokens_per_s_per_user: f64,
     /// Output tokens per second of all requests, divided by the number of GPUs.

@@ -110,6 +110,8 @@ fn embeddings_are_tied_by_the_default_of_the_family() {
         (json!({ "model_type": "gemma" }), true),
         (json!({ "model_type": "gemma3_text" }), true),
         (json!({ "model_type": "cohere2" }), true),
+        (json!({ "model_type": "smollm3" }), true),
+        (json!({ "model_type": "ernie4_5" }), true),
         (json!({ "model_type": "gemma2", "tie_word_embeddings": false }), false),
         (json!({ "model_type": "llama" }), false),
         (json!({ "model_type": "llama", "tie_word_embeddings": true }), true),
@@ -138,6 +140,10 @@ fn experts_are_in_the_layers_that_the_configuration_names() {
         (json!({ "moe_layer_freq": [0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1] }), 4),
         (json!({ "expert_layer_period": 3, "expert_layer_offset": 2 }), 4),
         (json!({ "interleave_moe_layer_step": 2 }), 6),
+        (json!({ "num_dense_layers": 2 }), 10),
+        (json!({ "moe_layer_start_index": 2, "moe_layer_end_index": -1, "moe_layer_interval": 1 }), 10),
+        // Layers 3, 5, 7 and 9.
+        (json!({ "moe_layer_start_index": 2, "moe_layer_end_index": 9, "moe_layer_interval": 2 }), 4),
     ] {
         let model = parse(&small_experts(fields.clone()));
         assert_eq!(model.experts.map(|experts| experts.layers), Some(placed), "{fields}");
@@ -156,6 +162,90 @@ fn experts_are_in_the_layers_that_the_configuration_names() {
     ] {
         let error = refusal(&small_experts(fields));
         assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn experts_are_found_by_the_keys_of_each_family() {
+    let ernie = json!({
+        "model_type": "ernie4_5_moe", "num_hidden_layers": 28, "hidden_size": 2560, "vocab_size": 103424,
+        "num_attention_heads": 20, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 12288,
+        "moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536, "moe_num_shared_experts": 2,
+        "moe_layer_start_index": 1, "moe_layer_end_index": 27, "moe_layer_interval": 1, "moe_capacity": [64, 64, 64],
+    });
+    let expected =
+        ExpertLayers { layers: 27, experts: 64, top_k: 6, intermediate: 1536, shared_intermediate: 2 * 1536 };
+    assert_eq!(parse(&ernie).experts, Some(expected));
+    check_parameters(&ernie, 21.83);
+    let trinity = json!({
+        "model_type": "afmoe", "num_hidden_layers": 32, "hidden_size": 2048, "vocab_size": 200192,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144,
+        "moe_intermediate_size": 1024, "num_experts": 128, "num_experts_per_tok": 8, "num_shared_experts": 1,
+        "num_dense_layers": 2, "sliding_window": 2048, "global_attn_every_n_layers": 4, "tie_word_embeddings": false,
+    });
+    let model = parse(&trinity);
+    assert_eq!((model.dense_layers, model.experts.map(|experts| experts.shared_intermediate)), (2, Some(1024)));
+    assert_eq!((grouped(&model).windowed_layers, grouped(&model).has_output_gate), (24, true));
+    check_parameters(&trinity, 26.12);
+    let shared = |fields: Value| parse(&small_experts(fields)).experts.map(|experts| experts.shared_intermediate);
+    assert_eq!(shared(json!({ "num_shared_experts": 2 })), Some(64));
+    assert_eq!(shared(json!({ "num_shared_experts": 2, "moe_shared_expert_intermediate_size": 48 })), Some(96));
+    // The first Qwen states the width of both halves.
+    let qwen = json!({
+        "model_type": "qwen", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 151936,
+        "num_attention_heads": 32, "intermediate_size": 22016, "kv_channels": 128, "tie_word_embeddings": false,
+    });
+    check_parameters(&qwen, 7.72);
+}
+
+#[test]
+fn keys_that_describe_another_model_are_refused() {
+    let unknown = "but this number of experts is not read; the known key is `num_experts`";
+    for (fields, reason) in [
+        (json!({ "residual_moe": true }), "`residual_moe` is true: dense branches next to experts are not supported"),
+        (json!({ "num_attention_groups": 1 }), "`num_attention_groups` is 1: attention layers of this form"),
+        (json!({ "global_head_dim": 512 }), "`global_head_dim` is 512: layers with heads of different sizes"),
+        (json!({ "hidden_size_per_layer_input": 256 }), "inputs of each layer are not supported"),
+        (json!({ "num_kv_shared_layers": 15 }), "`num_kv_shared_layers` is 15"),
+        (json!({ "use_double_wide_mlp": true }), "`use_double_wide_mlp` is true: layers of different widths"),
+        (json!({ "num_moe_experts": 64 }), unknown),
+        (json!({ "expert_num": 64 }), unknown),
+        (json!({ "num_shared_expert": [1, 2] }), unknown),
+        (json!({ "top_k_experts": 8 }), unknown),
+        (json!({ "head_dim": 192, "v_head_dim": 128 }), "`v_head_dim` is 128, but `head_dim` is 192"),
+    ] {
+        let error = refusal(&small(fields.clone()));
+        assert!(error.contains(reason), "{fields}: {error}");
+    }
+    for fields in [
+        json!({ "residual_moe": false, "global_head_dim": null, "num_kv_shared_layers": 0, "moe_layers_enum": "" }),
+        json!({ "num_expert_group": 8, "experts_per_token": 4, "moe_router_topk_scaling_factor": 2.5 }),
+        json!({ "num_moe_experts": 0, "moe_num_experts": 1, "num_experts_per_tok": 1, "moe_layer_num_skipped": 0 }),
+    ] {
+        assert_eq!(parse(&small(fields)).layers, 12);
+    }
+}
+
+#[test]
+fn null_stands_for_the_default_and_wrong_types_are_named() {
+    let all_null = json!({
+        "model_type": null, "architectures": null, "text_config": null, "head_dim": null, "sliding_window": null,
+        "layer_types": null, "moe_layer_freq": null, "mlp_only_layers": null, "mamba_d_head": null,
+        "max_position_embeddings": null, "tie_word_embeddings": null, "num_experts": null, "residual_moe": null,
+        "quantization_config": { "quant_method": null, "modules_to_not_convert": null },
+    });
+    let model = parse(&small(all_null));
+    assert_eq!((model.layers, model.max_tokens, model.quantisation), (12, None, None));
+    let awq = json!({ "quant_method": "awq", "modules_to_not_convert": null });
+    assert_eq!(parse(&small(json!({ "quantization_config": awq }))).quantisation.as_deref(), Some("awq"));
+    for (config, reason) in [
+        (small(json!({ "hidden_size": "64" })), "`hidden_size` is \"64\": invalid type: string"),
+        (small(json!({ "intermediate_size": [64, 64] })), "`intermediate_size` is [64,64]: invalid type: sequence"),
+        (json!({ "text_config": small(json!({ "vocab_size": -1 })) }), "`vocab_size` is -1: invalid value"),
+        (small(json!({ "quantization_config": 8 })), "`quantization_config` is 8: invalid type"),
+    ] {
+        let error = refusal(&config);
+        assert!(error.contains(&format!("invalid configuration: {reason}")), "{error}");
     }
 }
 
@@ -231,6 +321,16 @@ fn queries_without_a_latent_vector_are_projected_directly() {
     assert_eq!(product(&calls, "latent down-projection"), Some((27, 1536 + 512 + 64, 2048)));
     assert_eq!(product(&calls, "query up-projection"), Some((27, 16 * 192, 1536)));
     assert!(refusal(&lite(json!({}))).contains("lacks `q_lora_rank`"));
+    let sparse = |fields: Value| {
+        let mut config = lite(json!({ "q_lora_rank": 1536, "index_topk": 2048 }));
+        config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+        config
+    };
+    assert!(refusal(&sparse(json!({}))).contains("lacks `index_n_heads`"));
+    assert!(refusal(&small(json!({ "index_topk": 2048 }))).contains("only supported with latent attention"));
+    let calls = decode_calls(&parse(&sparse(json!({ "index_n_heads": 64, "index_head_dim": 128 }))));
+    assert_eq!(product(&calls, "index query projection"), Some((27, 64 * 128, 1536)));
+    assert_eq!(product(&calls, "index key, weights"), Some((27, 128 + 64, 2048)));
 }
 
 #[test]
@@ -242,6 +342,7 @@ fn models_without_gates_or_answers_are_refused() {
         (json!({ "model_type": "arcee", "hidden_act": "relu2" }), ungated),
         (json!({ "model_type": "nemotron_h", "mlp_hidden_act": "relu2" }), ungated),
         (json!({ "hidden_act": "relu_squared" }), ungated),
+        (json!({ "model_type": "apertus", "hidden_act": "xielu" }), ungated),
         (json!({ "model_type": "bert", "architectures": ["BertForMaskedLM"] }), no_text),
         (json!({ "model_type": "xlm-roberta" }), no_text),
         (json!({ "model_type": "clip", "text_config": small(json!({ "model_type": "clip_text_model" })) }), no_text),
@@ -295,4 +396,8 @@ fn warnings_name_what_an_answer_leaves_out() {
         "the configuration states `mxfp4` weights, but this answer is for `bf16`; `--dtype` states another format";
     assert_eq!(warnings(&quantised, 1, 1), [format]);
     assert_eq!(warnings(&small(json!({ "quantization_config": null })), 1, 1), Vec::<String>::new());
+    let kept = json!({ "quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"] });
+    let nested = json!({ "text_config": small_experts(json!({})), "quantization_config": kept });
+    assert_eq!(warnings(&nested, 1, 1), [format]);
+    assert!(parse(&nested).quantises_experts_only);
 }

@@ -38,7 +38,10 @@ pub fn format_heading(question: &ServerQuestion) -> String {
 pub fn format_answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
     let mut parts = vec![format_heading(question), format_totals(answer)];
     let [first_token, per_token] = answer.kernel_seconds.map(|seconds| format_duration(NS * seconds));
-    parts.push(format!("kernel times only, including prompts of other requests: {first_token} and {per_token}"));
+    parts.push(format!(
+        "kernel times only, including prompts of other requests and, for the first token,\none decoding step: \
+         {first_token} and {per_token}"
+    ));
     parts.push(format_throughput(answer));
     parts.push(format!("one decoding step on each GPU, {}:", format_duration(NS * answer.decode.seconds)));
     parts.push(format_calls(&answer.decode));

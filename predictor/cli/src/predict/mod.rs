@@ -125,7 +125,9 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
-    let has_no_source = |name: &String| !is_sourced && !queries::is_network(name);
+    // A folder is the same question as the configuration in it, unless only the zoo can read that.
+    let has_configuration = |name: &String| Path::new(name).join("config.json").is_file();
+    let has_no_source = |name: &String| !is_sourced && (!queries::is_network(name) || has_configuration(name));
     // A file of another format is read as a configuration, because its error is more specific than that of the zoo.
     for name in predict.model.iter().filter(|name| has_no_source(name) && Path::new(name).is_file()) {
         Architecture::load_architecture(name)?;

@@ -334,7 +334,8 @@ impl ModelConfig {
         if self.is_qwen() {
             return layers.saturating_sub(self.max_window_layers.unwrap_or(MAX_WINDOW_LAYERS));
         }
-        match self.sliding_window_pattern.or(self.default_window_pattern()) {
+        let stated = self.sliding_window_pattern.or(self.global_attn_every_n_layers.filter(|pattern| *pattern > 0));
+        match stated.or(self.default_window_pattern()) {
             // Every `pattern`-th layer attends to all tokens.
             Some(pattern) => layers - layers / pattern,
             None => layers,
@@ -344,7 +345,7 @@ impl ModelConfig {
     fn default_window_pattern(&self) -> Option<u64> {
         match self.model_type.as_str() {
             "gemma2" | "gpt_oss" => Some(2),
-            "cohere2" => Some(4),
+            "afmoe" | "cohere2" => Some(4),
             "gemma3" | "gemma3_text" => Some(6),
             _ => None,
         }
@@ -424,7 +425,7 @@ fn is_state_key(key: &str) -> bool {
 }
 
 /// Returns whether a value is other than `null`, `false`, 0 or empty.
-fn is_set(value: &Value) -> bool {
+pub(super) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(flag) => *flag,
@@ -435,7 +436,7 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-fn shorten_value(value: &Value) -> String {
+pub(super) fn shorten_value(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,11 +1,13 @@
 //! Fields of the `config.json` that is published with each model, and the architecture that they describe.
 
+mod experts;
 mod layers;
+mod unread;
 
-use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention};
+use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, SparseIndex};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit on the number of layers, heads and experts.
@@ -15,7 +17,7 @@ const MAX_WIDTH: u64 = 1 << 24;
 const UNGATED: [&str; 10] =
     ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "mpt", "nemotron", "opt", "phi", "starcoder2"];
 /// Activations of feed-forward networks without a gate.
-const UNGATED_ACTIVATIONS: [&str; 2] = ["relu2", "relu_squared"];
+const UNGATED_ACTIVATIONS: [&str; 3] = ["relu2", "relu_squared", "xielu"];
 /// Model families with an activation of `UNGATED_ACTIVATIONS` behind a gate.
 const GATED: [&str; 1] = ["bitnet"];
 const ENCODERS: [&str; 14] = [
@@ -37,14 +39,14 @@ const ENCODERS: [&str; 14] = [
 /// Parts of the names of classes that generate text.
 const GENERATORS: [&str; 3] = ["CausalLM", "ConditionalGeneration", "LMHead"];
 /// Model types with tied input and output embeddings by default, as are all types of `TIED_PREFIXES`.
-const TIED: [&str; 5] = ["bloom", "falcon", "gpt2", "mpt", "opt"];
+const TIED: [&str; 9] = ["bloom", "ernie4_5", "ernie4_5_moe", "falcon", "gpt2", "mpt", "opt", "smollm3", "vaultgemma"];
 const TIED_PREFIXES: [&str; 2] = ["cohere", "gemma"];
 /// Model types with latent attention.
 const LATENT: [&str; 4] = ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"];
 
 #[derive(Deserialize)]
 pub(crate) struct ModelConfig {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_or_default")]
     model_type: String,
     architectures: Option<Vec<String>>,
     text_config: Option<Box<ModelConfig>>,
@@ -67,6 +69,8 @@ pub(crate) struct ModelConfig {
     sliding_window: Option<u64>,
     use_sliding_window: Option<bool>,
     sliding_window_pattern: Option<u64>,
+    /// Name of `sliding_window_pattern` in AFMoE.
+    global_attn_every_n_layers: Option<u64>,
     max_window_layers: Option<u64>,
     layer_types: Option<Vec<String>>,
     /// Name of `layer_types` in Zamba and Jamba.
@@ -97,23 +101,34 @@ pub(crate) struct ModelConfig {
     qk_rope_head_dim: Option<u64>,
     v_head_dim: Option<u64>,
     index_topk: Option<u64>,
-    #[serde(alias = "num_local_experts", alias = "n_routed_experts")]
+    index_n_heads: Option<u64>,
+    index_head_dim: Option<u64>,
+    #[serde(alias = "num_local_experts", alias = "n_routed_experts", alias = "moe_num_experts")]
     num_experts: Option<u64>,
+    #[serde(alias = "moe_k")]
     num_experts_per_tok: Option<u64>,
     moe_intermediate_size: Option<u64>,
+    #[serde(alias = "num_dense_layers")]
     first_k_dense_replace: Option<u64>,
+    /// First layer with experts in Ernie, and the last one: −1 is the last layer.
+    moe_layer_start_index: Option<u64>,
+    moe_layer_end_index: Option<i64>,
+    moe_layer_interval: Option<u64>,
     moe_layer_freq: Option<LayerFrequency>,
     decoder_sparse_step: Option<u64>,
     mlp_only_layers: Option<BTreeSet<u64>>,
     interleave_moe_layer_step: Option<u64>,
     expert_layer_period: Option<u64>,
     expert_layer_offset: Option<u64>,
+    #[serde(alias = "num_shared_experts", alias = "moe_num_shared_experts")]
     n_shared_experts: Option<u64>,
+    /// Width of one shared expert of Ling, if other than that of the routed experts.
+    moe_shared_expert_intermediate_size: Option<u64>,
     shared_expert_intermediate_size: Option<u64>,
     /// Width of the shared expert of Granite, and of its feed-forward network without experts.
     shared_intermediate_size: Option<u64>,
     quantization_config: Option<Quantization>,
-    /// Fields that are not read, among which `layers` looks for kinds of layers that are not supported.
+    /// Fields that are not read, among which `layers` and `unread` look for architectures that are not supported.
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }
@@ -136,8 +151,15 @@ struct PeriodicLayers {
 #[derive(Deserialize)]
 struct Quantization {
     quant_method: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_or_default")]
     modules_to_not_convert: Vec<String>,
+}
+
+/// Reads a field in which `null` stands for the default.
+fn read_or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> std::result::Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 /// Reads a field that is present, `null` or not.
@@ -156,11 +178,24 @@ fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     }
 }
 
+/// Describes the first key of a configuration whose value has a wrong type, which an error of the parser does not name.
+fn find_wrong_key(config: &Value) -> Option<String> {
+    config.as_object()?.iter().find_map(|(key, value)| {
+        let alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+        let error = serde_json::from_value::<ModelConfig>(alone).err()?;
+        let inner = if key == "text_config" { find_wrong_key(value) } else { None };
+        let problem = error.to_string().replace("u64", "a whole number");
+        Some(inner.unwrap_or_else(|| format!("`{key}` is {}: {problem}", layers::shorten_value(value))))
+    })
+}
+
 impl Architecture {
     pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
-        let config: ModelConfig =
-            serde_json::from_str(text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
+        let config: ModelConfig = serde_json::from_str(text).map_err(|error| {
+            let wrong_key = serde_json::from_str(text).ok().and_then(|config| find_wrong_key(&config));
+            refused(format!("invalid configuration: {}", wrong_key.unwrap_or_else(|| error.to_string())))
+        })?;
         config.into_architecture(name).map_err(refused)
     }
 }
@@ -184,6 +219,7 @@ impl ModelConfig {
             model_type: if text.model_type.is_empty() { self.model_type } else { text.model_type },
             tie_word_embeddings: self.tie_word_embeddings.or(text.tie_word_embeddings),
             max_position_embeddings: text.max_position_embeddings.or(self.max_position_embeddings),
+            quantization_config: self.quantization_config.or(text.quantization_config),
             vision_config: self.vision_config.or(text.vision_config),
             audio_config: self.audio_config.or(text.audio_config),
             ..text
@@ -192,12 +228,15 @@ impl ModelConfig {
 
     fn into_text_architecture(self, name: &str) -> Parsed<Architecture> {
         self.check_family()?;
+        self.check_unread_keys()?;
         let layers = require_bounded(self.num_hidden_layers, "num_hidden_layers", MAX_COUNT)?;
         let experts = self.expert_layers(layers)?;
         let dense_layers = layers - experts.map_or(0, |experts| experts.layers);
         let kept = self.quantization_config.as_ref().map_or(&[][..], |of| &of.modules_to_not_convert);
         let shared_width = self.shared_intermediate_size.filter(|_| self.model_type == "granitemoehybrid");
         let dense_width = self.intermediate_size_mlp.or(shared_width).or(self.intermediate_size);
+        // The first Qwen counts the gate and the other half of the same matrix.
+        let dense_width = if self.model_type == "qwen" { dense_width.map(|both| both / 2) } else { dense_width };
         let parts = [("vision", &self.vision_config), ("audio", &self.audio_config)];
         Ok(Architecture {
             name: name.to_owned(),
@@ -260,8 +299,13 @@ impl ModelConfig {
                 nope_dim: require_bounded(self.qk_nope_head_dim, "qk_nope_head_dim", MAX_WIDTH)?,
                 rope_dim: require_bounded(self.qk_rope_head_dim, "qk_rope_head_dim", MAX_WIDTH)?,
                 value_dim: require_bounded(self.v_head_dim, "v_head_dim", MAX_WIDTH)?,
-                most_keys: self.index_topk,
+                index: self.sparse_index()?,
             }));
+        }
+        if let Some(most_keys) = self.index_topk.filter(|most_keys| *most_keys > 0) {
+            return Err(format!(
+                "`index_topk` is {most_keys}: sparse attention is only supported with latent attention (`kv_lora_rank`)"
+            ));
         }
         self.check_latent_rank()?;
         // Before the heads, which models without attention do not have.
@@ -274,12 +318,33 @@ impl ModelConfig {
         Ok(Attention::Grouped(GroupedAttention {
             heads,
             kv_heads,
-            head_dim: require_bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?,
-            has_output_gate: self.attn_output_gate.unwrap_or(false),
+            head_dim: self.grouped_head_dim(hidden, heads)?,
+            // AFMoE has gates without a key.
+            has_output_gate: self.attn_output_gate.unwrap_or(self.model_type == "afmoe"),
             windowed_layers: layout.windowed_layers,
             window: layout.window,
             linear: layout.linear,
         }))
+    }
+
+    fn sparse_index(&self) -> Parsed<Option<SparseIndex>> {
+        let Some(most_keys) = self.index_topk.filter(|most_keys| *most_keys > 0) else { return Ok(None) };
+        Ok(Some(SparseIndex {
+            heads: require_bounded(self.index_n_heads, "index_n_heads", MAX_COUNT)?,
+            head_dim: require_bounded(self.index_head_dim, "index_head_dim", MAX_WIDTH)?,
+            most_keys,
+        }))
+    }
+
+    fn grouped_head_dim(&self, hidden: u64, heads: u64) -> Parsed<u64> {
+        let head_dim = require_bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?;
+        match self.v_head_dim.filter(|value_dim| *value_dim != head_dim) {
+            Some(value_dim) => Err(format!(
+                "`v_head_dim` is {value_dim}, but `head_dim` is {head_dim}: values of another size than keys are not \
+                 supported"
+            )),
+            None => Ok(head_dim),
+        }
     }
 
     /// Returns an error if a model with latent attention lacks the size of its compressed vectors.
@@ -295,68 +360,6 @@ impl ModelConfig {
             }
             false => Ok(()),
         }
-    }
-
-    fn is_jamba(&self) -> bool {
-        self.model_type == "jamba" || self.attn_layer_period.is_some()
-    }
-
-    fn expert_layers(&self, layers: u64) -> Parsed<Option<ExpertLayers>> {
-        let least = if self.is_jamba() { 2 } else { 1 }; // A single expert of Jamba is a dense layer.
-        let Some(experts) = self.num_experts.filter(|experts| *experts >= least) else { return Ok(None) };
-        let intermediate = self.moe_intermediate_size.or(self.intermediate_size);
-        let intermediate = require_bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
-        let shared = self.n_shared_experts.map(|shared| shared.saturating_mul(intermediate));
-        let shared = shared.or(self.shared_expert_intermediate_size).or(self.shared_intermediate_size);
-        let shared = shared.or(self.is_llama4().then_some(intermediate)).unwrap_or(0);
-        let placed = self.count_expert_layers(layers)?;
-        if placed == 0 {
-            return Err(format!("none of the {layers} layers has experts"));
-        }
-        Ok(Some(ExpertLayers {
-            layers: placed,
-            experts: require_bounded(Some(experts), "num_experts", MAX_COUNT)?,
-            top_k: require_bounded(self.num_experts_per_tok, "num_experts_per_tok", experts)?,
-            intermediate,
-            shared_intermediate: if shared > 0 {
-                require_bounded(Some(shared), "n_shared_experts", MAX_WIDTH)?
-            } else {
-                0
-            },
-        }))
-    }
-
-    fn is_llama4(&self) -> bool {
-        self.model_type.starts_with("llama4") || self.interleave_moe_layer_step.is_some()
-    }
-
-    fn count_expert_layers(&self, layers: u64) -> Parsed<u64> {
-        let step = |value: Option<u64>, field| require_bounded(value.or(Some(1)), field, MAX_COUNT);
-        let sparse_step = step(self.decoder_sparse_step, "decoder_sparse_step")?;
-        let interleave = step(self.interleave_moe_layer_step, "interleave_moe_layer_step")?;
-        let (every, flags) = match &self.moe_layer_freq {
-            Some(LayerFrequency::Flags(flags)) if flags.len() as u64 != layers => {
-                return Err(format!("`moe_layer_freq` has {} entries for {layers} layers", flags.len()));
-            }
-            Some(LayerFrequency::Flags(flags)) => (1, Some(flags)),
-            Some(LayerFrequency::Every(every)) => (step(Some(*every), "moe_layer_freq")?, None),
-            None => (1, None),
-        };
-        let (period, offset) = if self.is_jamba() { (2, 1) } else { (1, 0) };
-        let period = self.expert_layer_period.or(Some(period));
-        let periodic =
-            PeriodicLayers::check_period(period, self.expert_layer_offset.unwrap_or(offset), "expert_layer")?;
-        layers::check_indices(self.mlp_only_layers.iter().flatten(), "mlp_only_layers", layers)?;
-        let has_experts = |layer: &u64| {
-            *layer >= self.first_k_dense_replace.unwrap_or(0)
-                && (layer + 1).is_multiple_of(sparse_step)
-                && (layer + 1).is_multiple_of(interleave)
-                && layer.is_multiple_of(every)
-                && flags.is_none_or(|flags| flags[*layer as usize] != 0)
-                && self.mlp_only_layers.as_ref().is_none_or(|dense| !dense.contains(layer))
-                && periodic.contains(*layer)
-        };
-        Ok((0..layers).filter(has_experts).count() as u64)
     }
 }
 
@@ -380,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn embeddings_are_tied_by_default_in_families_without_gates() {
+    fn embeddings_are_tied_by_the_default_of_their_class() {
         let is_tied = |text: &str| serde_json::from_str::<ModelConfig>(text).expect(text).has_tied_embeddings();
         for family in TIED {
             assert!(is_tied(&format!(r#"{{"model_type":"{family}"}}"#)), "{family}");
