@@ -106,13 +106,14 @@ impl<'a> PredictedRatio<'a> {
 
     fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
         let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
-        // No prediction is faster than the peak rate of its number format.
+        // No prediction, and no end of an interval, is faster than the peak rate of its number format. Bandwidth is no
+        // such limit, because weights may stay in the shared cache.
         let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
         let seconds = (reference_seconds * self.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
             let reach = self.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
-            (seconds * (-reach).exp(), seconds * reach.exp())
+            ((seconds * (-reach).exp()).max(fastest), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
         let (low, high) = intervals[DEFAULT_LEVEL];

@@ -193,5 +193,8 @@ fn protocols_score_all_methods_on_the_same_rows() {
         assert!(ours.mape < scores.methods["roofline"].mape && ours.mape < 12.0, "{scores:?}");
         assert!(scores.methods.values().all(|one| one.rows <= ours.rows), "{scores:?}");
         assert!(scores.coverage.is_sorted() && scores.coverage[3] > least_coverage, "{scores:?}");
+            let fastest = gemm.kernel_work().flops / device.bf16_flops;
+            let answer = LEARNED.predict_kernel(&gemm, device).expect(system);
+            assert!(answer.intervals.iter().all(|(low, _)| *low >= fastest), "{system} {m}: {answer:?} {fastest}");
     }
 }
