@@ -11,6 +11,7 @@ use serde_json::json;
 use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
+use serving::group::GroupKey;
 use serving::learned::{Distance, Learned, Watts};
 use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
@@ -190,6 +191,14 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
         return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));
     }
     print_notes("warning", reasons());
+    let worse = changes.iter().filter(|change| change.is_worse()).map(|FormatChange { target, key, before, after, .. }| {
+        let GroupKey { operator, format, device } = key;
+        format!(
+            "the correction increases the error of the {target} of `{operator}` in {format} on {device} from {:.1} % to {:.1} %; check the measurements, or measure more kernels",
+            before.mape, after.mape
+        )
+    });
+    print_notes("warning", worse);
     let bytes = bundle::with_kernels(Some(&base), &learned)?;
     write_output(out, || bytes)?;
     print_text(as_json, &change_table(&changes))?;
