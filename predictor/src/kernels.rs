@@ -3,7 +3,7 @@
 use crate::bundle;
 use crate::error::{Error, Result};
 use serde::Serialize;
-use serving::learned::{Answer, Watts};
+use serving::learned::{Answer, KernelPower, PowerAnswer};
 use serving::{GpuFacts, Kernel, Learned, Mapping, Measurements};
 use std::path::Path;
 
@@ -20,7 +20,10 @@ pub struct KernelAnswer {
     pub device: String,
     #[serde(flatten)]
     pub answer: Answer,
-    pub power: Option<Watts>,
+    pub power: Option<KernelPower>,
+    /// Reason why power that was learned for the operator does not apply to this kernel.
+    pub power_missing: Option<String>,
+    /// Energy of one call with the framework whose power was measured.
     pub joules: Option<f64>,
     /// Factor by which the power limit increases the time; 1 if the limit is not reached.
     pub slow_down: f64,
@@ -61,7 +64,7 @@ pub fn predict_kernel(
     power_limit: Option<f64>,
 ) -> Result<KernelAnswer> {
     let mut answer = learned.predict_kernel(kernel, device)?;
-    let mut power = learned.mean_power(kernel, device, None)?;
+    let PowerAnswer { mut power, missing } = learned.kernel_power(kernel, device)?;
     let mut slow_down = 1.0;
     if let Some(limit) = power_limit {
         let idle = IDLE_SHARE * device.power_limit_w;
@@ -72,16 +75,29 @@ pub fn predict_kernel(
                 "{name} has a power limit of {usual} W and needs about {idle:.0} W when idle; give --power-limit above {idle:.0} W and up to {most:.0} W"
             )));
         }
-        let Some(watts) = power.as_mut() else {
+        let Some(KernelPower { watts, framework, seconds, .. }) = power.as_mut() else {
+            let reason = missing.map_or_else(String::new, |missing| format!(" (power: {missing})"));
             return Err(Error::Query(format!(
-                "the predictor has no power model of `{}`, so it cannot predict the time under a power limit",
-                kernel.operator_name()
+                "the predictor has no power model of `{}` in {}{reason}, so it cannot predict the time under a power limit",
+                kernel.operator_name(),
+                kernel.format_key()
             )));
         };
+        if !answer.has_product(framework.as_deref()) {
+            return Err(Error::Query(format!(
+                "the power of `{}` in {} on {} was measured with {}, the time with {}, so the time under a power limit is unknown; ask without --power-limit",
+                kernel.operator_name(),
+                kernel.format_key(),
+                device.name,
+                framework.as_deref().unwrap_or_default(),
+                answer.framework.as_deref().unwrap_or_default()
+            )));
+        }
         let slow = |watts: f64| ((watts - idle) / (limit - idle)).max(1.0).powf(1.0 / POWER_PER_CLOCK);
         let (least, most) = (slow(watts.low), slow(watts.high));
         slow_down = slow(watts.watts);
         *watts = watts.limit_power(limit);
+        *seconds *= slow_down;
         answer.time.seconds *= slow_down;
         answer.time.low *= least;
         answer.time.high *= most;
@@ -94,8 +110,9 @@ pub fn predict_kernel(
     Ok(KernelAnswer {
         kernel: kernel.to_string(),
         device: device.name.clone(),
-        joules: power.map(|power| power.watts * answer.time.seconds),
+        joules: power.as_ref().map(|power| power.watts.watts * power.seconds),
         power,
+        power_missing: missing,
         answer,
         slow_down,
         flops: work.flops,

@@ -300,6 +300,18 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
     let changes = adaptation::adapt_predictor(&mut predictor, measured.clone()).expect("measurements");
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
+    assert!(changes[0].is_worse(), "{changes:?}");
+
+    // Times in another unit are refused, and the predictor stays as it is.
+    let mut other_unit = measured.clone();
+    other_unit.rows.iter_mut().for_each(|sample| sample.time_ns *= 1000.0);
+    let error =
+        adaptation::adapt_predictor(&mut without_large(), other_unit).expect_err("1000 times as long").to_string();
+    assert!(
+        error.contains("the time of `product` on large is") && error.contains("check the sizes and the unit"),
+        "{error}"
+    );
+
     // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
     let width = |predictor: &Predictor| predictor.learned.operators["product"].statistics.half_widths.clone();
     let mut predictor = without_large();

@@ -1,9 +1,11 @@
-//! Tests the shipped GPU predictor on a network, on devices of different size and generation.
+//! Tests the shipped GPU predictor on a network, on devices of different size and generation, and on kernels.
 #![allow(missing_docs)]
 
 use predictor::answers::{Conditions, NetworkAnswer, predict_network};
-use predictor::bundle;
 use predictor::queries::{ModelSource, NetworkQuestion, Run, Setting};
+use predictor::{bundle, kernels};
+use serving::Kernel;
+use serving::learned::Distance;
 use std::path::Path;
 
 fn resnet(device: &str) -> NetworkAnswer {
@@ -33,4 +35,43 @@ fn a_newer_and_larger_device_is_not_slower_and_intervals_end() {
         of(H100) <= of("Tesla T4") && of("NVIDIA L4") <= of("Tesla T4") && of("Tesla T4") <= of("Tesla P4"),
         "{totals:?}"
     );
+}
+
+#[test]
+fn kernels_are_answered_by_what_was_measured() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
+    let learned = kernels::read_learned(&path).expect("the predictor ships");
+    let ask = |text: &str, device: &str| {
+        let kernel: Kernel = text.parse().expect(text);
+        kernels::predict_kernel(&learned, &kernel, kernels::find_device(device).expect(device), None).expect(text)
+    };
+    let heads = "heads=32,kv_heads=8,head_dim=128";
+    for text in [
+        &format!("attention_prefill:batch=1,new_tokens=4096,{heads},dtype=fp8"),
+        &format!("attention_prefill:batch=1,new_tokens=4096,{heads},dtype=fp8,cache_dtype=bf16"),
+        &format!("attention_decode:batch=8,context=4096,{heads},cache_dtype=int8"),
+        "gemm:m=64,n=4096,k=4096,dtype=w4a16_mxfp4",
+        "moe:tokens=64,hidden=4096,intermediate=1536,experts=128,top_k=8,dtype=int8",
+    ] {
+        let answer = ask(text, "h100_sxm");
+        assert_eq!((answer.answer.distance, answer.answer.held_out), (Distance::Bound, None), "{text}");
+        assert_eq!((answer.power, answer.joules), (None, None), "{text}");
+    }
+    let measured = ask(&format!("attention_prefill:batch=1,new_tokens=4096,{heads},cache_dtype=fp8"), "h100_sxm");
+    assert_eq!(measured.answer.distance, Distance::KnownSite);
+
+    // The only measured power of fp8 products is that of another framework than that of the times.
+    let fp8 = ask("gemm:m=96,n=2560,k=256,dtype=fp8", "b200_sxm");
+    let power = fp8.power.as_ref().expect("it was measured");
+    assert_eq!(power.framework.as_deref(), Some("trtllm 1.3.0rc15"));
+    assert_eq!(fp8.answer.framework.as_deref(), Some("vllm"));
+    assert_eq!(fp8.joules, Some(power.watts.watts * power.seconds));
+    // The table has 14.3 µs, 359 W and 5.1 mJ.
+    assert!(fp8.joules.is_some_and(|joules| (joules / 5.1e-3 - 1.0).abs() < 0.15), "{fp8:?}");
+    let elsewhere = ask("gemm:m=96,n=2560,k=256,dtype=fp8", "h100_sxm");
+    assert_eq!(elsewhere.power_missing.as_deref(), Some("measured with trtllm 1.3.0rc15 only, the time with vllm"));
+
+    let gemm = ask("gemm:m=3000,n=1024,k=8192", "l40s");
+    let fastest = gemm.flops / kernels::find_device("l40s").expect("a device").bf16_flops;
+    assert!(gemm.answer.intervals.iter().all(|(low, _)| *low >= fastest), "{gemm:?}");
 }

@@ -196,6 +196,16 @@ fn bad_requests_are_refused_and_do_no_harm() {
     let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
     refused(post(address, &deep), 400, "recursion limit");
     refused(post(address, "{}"), 422, "nothing to predict");
+    refused(post(address, r#"[["relu:shape=64x1000"]]"#), 400, "it must be a JSON object, not an array");
+    // Whether a path exists changes nothing.
+    for path in ["/etc/passwd", "/etc/nopasswd", "Cargo.toml", "no.json"] {
+        let unknown = format!("unknown model `{path}`; `opcollect list` shows all names");
+        refused(post(address, &json!({ "model": path }).to_string()), 422, &unknown);
+    }
+    let sizes =
+        |sizes: &str| json!({ "operators": [format!("soft:m=100,n=200{sizes}")], "device": "middle" }).to_string();
+    refused(post(address, &sizes(",bogus=3")), 422, "unknown size `bogus`; known: `m`, `n`");
+    refused(post(address, &sizes(",m=101")), 422, "`m` is given twice");
     refused(post(address, r#"{"operators": ["product:b=1"], "device": "middle"}"#), 422, "`m` is missing");
     refused(
         post(address, r#"{"operators": ["soft:m=1e30,n=9"], "device": "middle"}"#),

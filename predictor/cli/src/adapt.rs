@@ -6,12 +6,12 @@ use crate::loading::load_samples_from;
 use crate::options::Filter;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
-use learn::adaptation;
+use learn::adaptation::{self, DeviceChange};
 use predictor::this_host::Calibration;
 use predictor::{Error, Result, bundle, published};
 use report::quantity::whole_seconds;
 use report::terminal::print_notes;
-use report::{Cell, Table, UNKNOWN, format_duration, number_column, text_column};
+use report::{Cell, Table, UNKNOWN, format_count, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,6 +77,15 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt_predictor(&mut predictor, samples)?;
+    let worse = changes.iter().filter(|change| change.is_worse()).map(|change| {
+        let after = change.after.unwrap_or(change.before);
+        let DeviceChange { operator, device, rows, before, .. } = change;
+        format!(
+            "the correction by {} increases the error of `{operator}` on {device} from {before:.1} % to {after:.1} %; check the measurements, or measure ten or more shapes",
+            format_count(*rows, "measurement")
+        )
+    });
+    print_notes("warning", worse);
     write_output(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([
         text_column("operator"),
@@ -88,7 +97,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     for change in &changes {
         let after = match change.after {
             None => Cell::from(UNKNOWN).mark_uncertain(),
-            Some(after) if after > change.before => Cell::from(format!("{after:.1} %")).mark_bad(),
+            Some(after) if change.is_worse() => Cell::from(format!("{after:.1} %")).mark_bad(),
             Some(after) => Cell::from(format!("{after:.1} %")),
         };
         table.add_row([

@@ -11,7 +11,8 @@ use serde_json::json;
 use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
-use serving::learned::{Distance, Learned};
+use serving::group::GroupKey;
+use serving::learned::{Distance, Learned, Watts};
 use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
 use std::path::{Path, PathBuf};
@@ -190,6 +191,14 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
         return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));
     }
     print_notes("warning", reasons());
+    let worse = changes.iter().filter(|change| change.is_worse()).map(|FormatChange { target, key, before, after, .. }| {
+        let GroupKey { operator, format, device } = key;
+        format!(
+            "the correction increases the error of the {target} of `{operator}` in {format} on {device} from {:.1} % to {:.1} %; check the measurements, or measure more kernels",
+            before.mape, after.mape
+        )
+    });
+    print_notes("warning", worse);
     let bytes = bundle::with_kernels(Some(&base), &learned)?;
     write_output(out, || bytes)?;
     print_text(as_json, &change_table(&changes))?;
@@ -289,7 +298,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
-    if let Some(first) = learned.provenance.first() {
+    let is_learned = answers.iter().any(|answer| answer.answer.distance != Distance::Bound);
+    if let Some(first) = learned.provenance.first().filter(|_| is_learned) {
         print_text(as_json, &format!("trained on public tables: {}, {}", first.source, first.licence))?;
     }
     if as_json {
@@ -302,7 +312,7 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
 }
 
 fn answer_text(answer: &KernelAnswer) -> String {
-    let KernelAnswer { kernel, device, answer: known, power, joules, slow_down, flops, bytes } = answer;
+    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes } = answer;
     let time = |seconds: f64| format_duration(1e9 * seconds);
     let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
     let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));
@@ -315,7 +325,9 @@ fn answer_text(answer: &KernelAnswer) -> String {
         }
         Distance::SiblingDevice => format!("trained on another device of this generation{similar}"),
         Distance::NewGeneration => format!("trained on devices of other generations{similar}"),
-        Distance::Bound => "no training data for this kernel: roofline bound plus launch overhead".to_owned(),
+        Distance::Bound => {
+            "no training data for this kernel in this format: roofline bound plus launch overhead".to_owned()
+        }
     };
     let mut lines = vec![
         format!("{kernel} on {device}"),
@@ -334,8 +346,13 @@ fn answer_text(answer: &KernelAnswer) -> String {
         lines.push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} {what})", held_out.rows));
     }
     if let (Some(power), Some(joules)) = (power, joules) {
-        let (watts, low, high) = (power.watts, power.low, power.high);
-        lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W), {joules:.3e} J"));
+        let Watts { watts, low, high, .. } = power.watts;
+        let with = |name: &Option<String>| name.as_deref().map_or_else(String::new, |name| format!(" with {name}"));
+        lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W){}", with(&power.framework)));
+        lines.push(format!("  energy      {joules:.3e} J in {}{}", time(power.seconds), with(&power.timed_framework)));
+    }
+    if let Some(reason) = power_missing {
+        lines.push(format!("  power       unknown: {reason}"));
     }
     if *slow_down > 1.0 {
         lines.push(format!("  power limit {slow_down:.2} times slower, estimated from the clock rate"));

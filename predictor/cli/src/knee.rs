@@ -7,7 +7,7 @@ use crate::options::{PredictorFlags, refuse_flags};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
-use predictor::knee::{Knee, KneeOptions, Probing, TableKnee, find_knee, find_table_knee};
+use predictor::knee::{Contradiction, Knee, KneeOptions, Probing, TableKnee, find_knee, find_table_knee};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
 use report::quantity::whole_seconds;
@@ -187,6 +187,13 @@ fn table_notes(found: &TableKnee) -> Vec<String> {
         found.knee.curve.len(),
         found.machines
     )];
+    notes.extend(found.contradictions.iter().map(|Contradiction { at, rows, low_ns, high_ns }| {
+        format!(
+            "the {rows} rows with {} contradict each other ({}): keep one, or distinguish them by `apart` in the mapping",
+            format_count(*at, "thread"),
+            format_range(*low_ns, *high_ns)
+        )
+    }));
     notes.extend(found.regret_percent.map(|regret| match regret > 0.0 {
         true => format!("the fastest row of the table is {regret:.1} % faster"),
         false => "no other row of the table is faster".to_owned(),

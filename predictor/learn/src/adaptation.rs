@@ -8,6 +8,7 @@ use crate::split::{Fold, by_group};
 use crate::{Fitted, by_device, by_operator};
 use samples::Samples;
 use samples::features::{FEATURES, Origin};
+use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,29 @@ pub struct DeviceChange {
     pub before: f64,
     /// Mean absolute error in percent after adaptation, two-fold cross-validated over shapes; None for a single shape.
     pub after: Option<f64>,
+}
+
+impl DeviceChange {
+    /// Returns whether the correction increases the error on shapes that it was not fitted to.
+    pub fn is_worse(&self) -> bool {
+        self.after.is_some_and(|after| after > self.before)
+    }
+}
+
+/// Median ratio of measured to predicted values above which the unit of the measurements must be wrong.
+const IMPLAUSIBLE_FACTOR: f64 = 50.0;
+
+/// Describes measured values as a multiple of the predicted ones if their unit must be wrong, else returns None.
+/// `log_errors` are logarithms of predicted to measured values.
+///
+/// Values that are too small exceed a peak only for large operators, so bounds do not reveal all wrong units.
+pub fn implausible_factor(mut log_errors: Vec<f64>) -> Option<String> {
+    let factor = (-median(&mut log_errors)).exp();
+    match factor {
+        _ if factor > IMPLAUSIBLE_FACTOR => Some(format!("{factor:.0} times")),
+        _ if factor < 1.0 / IMPLAUSIBLE_FACTOR => Some(format!("1/{:.0} of", 1.0 / factor)),
+        _ => None,
+    }
 }
 
 /// Adapts a predictor to every device in the samples that it was not trained on.
@@ -42,10 +66,20 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
             "the data contains no measurement of a trained operator on a new device; to add data of a trained device, train again with all data".to_owned(),
         ));
     }
+    let mut residuals = Vec::with_capacity(groups.len());
+    for ((operator, device), rows) in &groups {
+        let before = log_residuals(&predictor.learned, &samples, rows);
+        if let Some(times) = implausible_factor(before.clone()) {
+            let (operator, device) = (&samples.operators[*operator as usize], &samples.devices[*device as usize].0);
+            return Err(Error::Data(format!(
+                "the time of `{operator}` on {device} is {times} the predicted time in the median; check the sizes and the unit"
+            )));
+        }
+        residuals.push(before);
+    }
     let mut changes = Vec::new();
-    for ((operator, device), rows) in groups {
+    for (((operator, device), rows), before) in groups.into_iter().zip(residuals) {
         let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
-        let before = log_residuals(&predictor.learned, &samples, &rows);
         let held_out = cross_validated(&mut predictor.learned, &samples, &rows);
         let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
         predictor.learned.adapt_to(&samples, &rows);

@@ -10,14 +10,13 @@ use crate::kernel::Kernel;
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::Measurements;
 use crate::train::{Target, by_group};
+use learn::adaptation::implausible_factor;
 use learn::gaussian_process::{self, CorrectionOptions, Input};
 use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 const FEWEST_KERNELS: usize = 5;
-/// Median ratio of measured to predicted values above which the unit of the measurements must be wrong.
-const IMPLAUSIBLE_FACTOR: f64 = 50.0;
 /// Maximum number of kernels that one correction is fitted to; the prediction time is proportional to it.
 const MOST_KERNELS: usize = 400;
 /// Maximum number of kernels per operator and number format among which measurements are chosen.
@@ -33,6 +32,13 @@ pub struct FormatChange {
     pub before: HeldOut,
     /// Errors on each kernel if it is left out of the fit.
     pub after: HeldOut,
+}
+
+impl FormatChange {
+    /// Returns whether the correction increases the error on kernels that it was not fitted to.
+    pub fn is_worse(&self) -> bool {
+        self.after.mape > self.before.mape
+    }
 }
 
 /// Returns the predicted log ratio of a kernel, and its input to the Gaussian process; None without a model.
@@ -216,20 +222,14 @@ fn correct_operator(
 }
 
 /// Rejects values so far from the predicted ones that their unit must be wrong.
-///
-/// Times that are too short exceed a peak only for large operators.
 fn check_unit(target: &str, errors: &BTreeMap<GroupKey, (Kernel, Vec<f64>)>, device: &GpuFacts) -> Result<()> {
     for (key, (_, errors)) in errors {
-        let factor = (-median(&mut errors.clone())).exp();
-        let times = match factor {
-            _ if factor > IMPLAUSIBLE_FACTOR => format!("{factor:.0} times"),
-            _ if factor < 1.0 / IMPLAUSIBLE_FACTOR => format!("1/{:.0} of", 1.0 / factor),
-            _ => continue,
-        };
-        return Err(Error::Data(format!(
-            "the {target} of `{}` in {} on {} is {times} the predicted {target} in the median; check the sizes and the unit",
-            key.operator, key.format, device.name
-        )));
+        if let Some(times) = implausible_factor(errors.clone()) {
+            return Err(Error::Data(format!(
+                "the {target} of `{}` in {} on {} is {times} the predicted {target} in the median; check the sizes and the unit",
+                key.operator, key.format, device.name
+            )));
+        }
     }
     Ok(())
 }

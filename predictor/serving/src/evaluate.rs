@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
 use crate::group::{GroupKey, HeldOut};
 use crate::kernel::{Decode, Kernel, Prefill};
-use crate::learned::{Knowledge, Learned};
+use crate::learned::{KernelPower, Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::times::{KernelTimes, Roofline};
 use crate::train::{Target, TrainOptions, by_group, fit_groups, fit_transfers, sample_rows};
@@ -333,12 +333,15 @@ fn score_row(
     let device = all.devices[usize::from(row.device)];
     let key = GroupKey::for_kernel(&row.kernel, device);
     let error = |seconds: f64| (seconds / row.seconds).ln();
-    let answer = learned.predict_in_framework(&row.kernel, device, Some(row.framework))?;
     if let Some((watts, limit)) = row.power {
-        if let Some(power) = learned.mean_power(&row.kernel, device, Some(row.framework))? {
+        // Rows of other frameworks than that of the answer's power are not scored: no answer is for them.
+        let framework = all.frameworks.get(usize::from(row.framework));
+        let is_answered = |power: &KernelPower| power.framework.is_none() || power.framework.as_ref() == framework;
+        if let Some(power) = learned.kernel_power(&row.kernel, device)?.power.filter(is_answered) {
             // Predictions use the power limit of the data sheet; the limit of the measured board may differ.
             let scale = limit / device.power_limit_w;
-            let log = (power.watts * scale / watts).ln();
+            let KernelPower { watts: predicted, seconds, .. } = power;
+            let log = (predicted.watts * scale / watts).ln();
             let one = |target, log: f64, intervals| Scored {
                 key: key.clone(),
                 target,
@@ -347,11 +350,12 @@ fn score_row(
                 corrected: Vec::new(),
             };
             let share = |(low, high): (f64, f64)| (low * scale / watts, high * scale / watts);
-            scored.push(one("power", log, power.intervals.map(share).to_vec()));
-            scored.push(one("energy", log + error(answer.time.seconds), Vec::new()));
+            scored.push(one("power", log, predicted.intervals.map(share).to_vec()));
+            scored.push(one("energy", log + error(seconds), Vec::new()));
         }
         return Ok(());
     }
+    let answer = learned.predict_in_framework(&row.kernel, device, Some(row.framework))?;
     let mut errors = vec![
         ("ours", error(answer.time.seconds)),
         ("roofline", error(Roofline.kernel_time(&row.kernel, device)?.seconds)),

@@ -73,11 +73,26 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Returns the default framework of a group: vLLM if the training data contains it, else the most frequent one.
+    /// Returns the default framework of a group: vLLM if the training data contains it, else the most frequent of its
+    /// versions, else the most frequent framework.
     pub fn usual_framework(&self, group: &Group) -> u16 {
         let name = |index: u16| self.frameworks.get(usize::from(index)).map_or("", String::as_str);
-        let most = || group.frameworks.iter().max_by_key(|(_, rows)| **rows).map(|(index, _)| index);
-        group.frameworks.keys().find(|index| name(**index) == USUAL_FRAMEWORK).or_else(most).copied().unwrap_or(0)
+        let rank = |(index, rows): &(&u16, &u64)| {
+            let name = name(**index);
+            (name == USUAL_FRAMEWORK, framework_product(name) == USUAL_FRAMEWORK, **rows)
+        };
+        group.frameworks.iter().max_by_key(rank).map_or(0, |(index, _)| *index)
+    }
+
+    /// Returns the name of a group's default framework; None if the tables name no framework.
+    pub fn usual_framework_name(&self, group: &Group) -> Option<&str> {
+        self.frameworks.get(usize::from(self.usual_framework(group))).map(String::as_str)
+    }
+
+    /// Returns whether any device has a model of the kernel's operator in its number format.
+    pub fn has_format(&self, kernel: &Kernel) -> bool {
+        let is_own = |key: &GroupKey| key.operator == kernel.operator_name() && key.format == kernel.format_key();
+        self.by_key.keys().any(is_own)
     }
 
     /// Predicts the log ratio (time to reference, or power to limit) in the given or the default framework.
@@ -99,6 +114,11 @@ impl Groups {
         let group = |other: &'a GpuFacts| Some((other, self.by_key.get(&GroupKey::for_kernel(kernel, other))?));
         self.devices.iter().filter(is_candidate).filter_map(group).collect()
     }
+}
+
+/// Returns the product's name of a framework with its version, such as `vllm` of `vllm 0.22.0`.
+pub fn framework_product(name: &str) -> &str {
+    name.split(' ').next().unwrap_or_default()
 }
 
 /// Evaluates trees; returns an error if they were trained on other features.

@@ -3,6 +3,7 @@
 pub use crate::routing::Distribution;
 use crate::routing::{RankLoad, Routing};
 use crate::scheme::{Dtype, Scheme};
+use models::Choice;
 use serde::{Deserialize, Serialize};
 
 /// Bytes per element of outputs and queries, which frameworks store in 16 bits.
@@ -109,13 +110,12 @@ impl Kernel {
         }
     }
 
-    /// Returns the key that groups errors and intervals: the number scheme, or for attention the cache's type.
+    /// Returns the key that groups models, errors and intervals: the number scheme, or the types of attention.
     pub fn format_key(&self) -> &'static str {
-        use models::Choice;
         match self {
             Kernel::Gemm(gemm) => gemm.scheme.name(),
-            Kernel::Prefill(prefill) => prefill.cache_dtype.name(),
-            Kernel::Decode(decode) => decode.cache_dtype.name(),
+            Kernel::Prefill(prefill) => attention_format(prefill.dtype, prefill.cache_dtype),
+            Kernel::Decode(decode) => attention_format(decode.dtype, decode.cache_dtype),
             Kernel::Experts(experts) => experts.scheme.name(),
         }
     }
@@ -127,6 +127,26 @@ impl Kernel {
             Kernel::Decode(decode) => decode.work(),
             Kernel::Experts(experts) => experts.work(),
         }
+    }
+}
+
+/// Names the types of attention: the cache's type if products are computed in 16 bits, as in the published tables, else
+/// both types.
+fn attention_format(dtype: Dtype, cache_dtype: Dtype) -> &'static str {
+    match (dtype, cache_dtype) {
+        (Dtype::Bf16, cache) => cache.name(),
+        (Dtype::Fp8, Dtype::Bf16) => "fp8 products, bf16 cache",
+        (Dtype::Fp8, Dtype::Fp8) => "fp8 products and cache",
+        (Dtype::Fp8, Dtype::Fp4) => "fp8 products, fp4 cache",
+        (Dtype::Fp8, Dtype::Int8) => "fp8 products, int8 cache",
+        (Dtype::Fp4, Dtype::Bf16) => "fp4 products, bf16 cache",
+        (Dtype::Fp4, Dtype::Fp8) => "fp4 products, fp8 cache",
+        (Dtype::Fp4, Dtype::Fp4) => "fp4 products and cache",
+        (Dtype::Fp4, Dtype::Int8) => "fp4 products, int8 cache",
+        (Dtype::Int8, Dtype::Bf16) => "int8 products, bf16 cache",
+        (Dtype::Int8, Dtype::Fp8) => "int8 products, fp8 cache",
+        (Dtype::Int8, Dtype::Fp4) => "int8 products, fp4 cache",
+        (Dtype::Int8, Dtype::Int8) => "int8 products and cache",
     }
 }
 
@@ -251,6 +271,17 @@ mod tests {
                 assert_eq!(prefill(new, past, window).attended_pairs(), counted as f64, "{new} {past} {window:?}");
             }
         }
+    }
+
+    #[test]
+    fn formats_of_attention_name_products_and_cache() {
+        let key =
+            |dtype, cache_dtype| Kernel::Prefill(Prefill { dtype, cache_dtype, ..prefill(1, 0, None) }).format_key();
+        assert_eq!(key(Dtype::Bf16, Dtype::Fp8), "fp8");
+        assert_eq!(key(Dtype::Fp8, Dtype::Fp8), "fp8 products and cache");
+        let pairs = Dtype::ALL.iter().flat_map(|dtype| Dtype::ALL.iter().map(|cache| key(*dtype, *cache)));
+        let names = pairs.collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(names.len(), Dtype::ALL.len().pow(2), "{names:?}");
     }
 
     #[test]

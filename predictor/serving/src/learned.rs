@@ -5,7 +5,7 @@ use crate::corrected::Adaptation;
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::{kernel_features, site_hash};
-use crate::group::{GroupKey, Groups, HeldOut};
+use crate::group::{GroupKey, Groups, HeldOut, framework_product};
 use crate::kernel::Kernel;
 use crate::measurements::Provenance;
 use crate::times::{Estimate, KernelTimes, Roofline, Source};
@@ -40,7 +40,7 @@ pub enum Distance {
     SiblingDevice,
     /// A device without a trained sibling: of another generation, or of another vendor.
     NewGeneration,
-    /// An operator without training data; the prediction is the roofline bound.
+    /// An operator, or a number format of the operator, without training data; the prediction is the roofline bound.
     Bound,
 }
 
@@ -55,6 +55,8 @@ pub struct Answer {
     /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
     pub corrected_by: Option<usize>,
+    /// Framework whose kernels were measured; None for bounds, corrections and tables without frameworks.
+    pub framework: Option<String>,
 }
 
 /// Mean power under load, with its 90 % interval.
@@ -75,6 +77,28 @@ impl Watts {
     }
 }
 
+/// Mean power of a kernel in a loop, and the time of one call with the same framework.
+///
+/// Frameworks run different kernels, some of which take many times as long as others. Watts of one and seconds of another
+/// give no energy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelPower {
+    #[serde(flatten)]
+    pub watts: Watts,
+    /// Framework, with its version, whose kernels were measured; None for corrections.
+    pub framework: Option<String>,
+    /// Seconds of one call with this framework, or with another version of it if this version was not timed.
+    pub seconds: f64,
+    pub timed_framework: Option<String>,
+}
+
+/// Power of a kernel, or the reason why power that was learned for its operator does not apply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PowerAnswer {
+    pub power: Option<KernelPower>,
+    pub missing: Option<String>,
+}
+
 struct PredictedRatio<'a> {
     log: f64,
     reaches: Option<&'a Reaches>,
@@ -82,6 +106,7 @@ struct PredictedRatio<'a> {
     distance: Distance,
     similar: Option<String>,
     corrected_by: Option<usize>,
+    framework: Option<&'a str>,
 }
 
 impl<'a> PredictedRatio<'a> {
@@ -101,18 +126,20 @@ impl<'a> PredictedRatio<'a> {
             distance: Distance::Corrected,
             similar: ballot.similar_name(),
             corrected_by: Some(format.rows),
+            framework: None,
         }))
     }
 
     fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
         let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
-        // No prediction is faster than the peak rate of its number format.
+        // No prediction, and no end of an interval, is faster than the peak rate of its number format. Bandwidth is no
+        // such limit, because weights may stay in the shared cache.
         let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
         let seconds = (reference_seconds * self.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
             let reach = self.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
-            (seconds * (-reach).exp(), seconds * reach.exp())
+            ((seconds * (-reach).exp()).max(fastest), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
         let (low, high) = intervals[DEFAULT_LEVEL];
@@ -124,6 +151,7 @@ impl<'a> PredictedRatio<'a> {
             held_out: self.held_out,
             similar: self.similar,
             corrected_by: self.corrected_by,
+            framework: self.framework.map(str::to_owned),
         })
     }
 }
@@ -147,8 +175,17 @@ impl Knowledge {
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.predict_log(group, kernel, device, framework)?;
-            let held_out = group.held_out;
-            return Ok(Some(PredictedRatio { log, reaches, held_out, distance, similar: None, corrected_by: None }));
+            let known = framework.filter(|index| group.frameworks.contains_key(index));
+            let known = known.and_then(|index| self.groups.frameworks.get(usize::from(index)));
+            return Ok(Some(PredictedRatio {
+                log,
+                reaches,
+                held_out: group.held_out,
+                distance,
+                similar: None,
+                corrected_by: None,
+                framework: known.map(String::as_str).or_else(|| self.groups.usual_framework_name(group)),
+            }));
         }
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
@@ -156,6 +193,10 @@ impl Knowledge {
             if let Some(corrected) = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)? {
                 return Ok(Some(corrected));
             }
+        }
+        // Trees of other formats know neither the kernels nor the errors of a format that no device was measured in.
+        if !self.groups.has_format(kernel) {
+            return Ok(None);
         }
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend_for(is_sibling);
@@ -168,6 +209,7 @@ impl Knowledge {
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
             similar: ballot.similar_name(),
             corrected_by: None,
+            framework: ballot.similar.and_then(|(_, group)| self.groups.usual_framework_name(group)),
         }))
     }
 }
@@ -190,6 +232,7 @@ impl Learned {
             held_out: None,
             similar: None,
             corrected_by: None,
+            framework: None,
         })
     }
 
@@ -207,19 +250,57 @@ impl Learned {
         corrected.map(|corrected| corrected.into_answer(kernel, device)).transpose()
     }
 
-    /// Returns the mean power of a kernel in a loop, at most the device's limit; None if power was not learned for it.
-    pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
-        let Some(predicted) = self.power.predict_log_ratio(kernel, device, framework)? else { return Ok(None) };
-        let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);
-        let limit = device.power_limit_w;
-        let watts = limit * predicted.log.exp().min(1.0);
-        let intervals = std::array::from_fn(|level| {
-            let reach = predicted.reaches.map_or(0.5, |reaches| reaches.half_width(class, level));
-            (watts * (-reach).exp(), watts * reach.exp())
-        });
-        let (low, high) = intervals[DEFAULT_LEVEL];
-        Ok(Some(Watts { watts, low, high, intervals }.limit_power(limit)))
+    /// Predicts the power of a kernel in a loop, and its time with the framework whose power was measured.
+    pub fn kernel_power(&self, kernel: &Kernel, device: &GpuFacts) -> Result<PowerAnswer> {
+        let Some(predicted) = self.power.predict_log_ratio(kernel, device, None)? else {
+            let is_learned = self.power.transfers.contains_key(kernel.operator_name());
+            let missing = || format!("not measured for `{}` in {}", kernel.operator_name(), kernel.format_key());
+            return Ok(PowerAnswer { power: None, missing: is_learned.then(missing) });
+        };
+        let framework = predicted.framework.map(str::to_owned);
+        let own = framework.as_ref().and_then(|name| self.times_with(name, kernel, device));
+        let timed = self.predict_in_framework(kernel, device, own)?;
+        if own.is_none() && !timed.has_product(framework.as_deref()) {
+            let name = framework.as_deref().unwrap_or_default();
+            let of_time = timed.framework.as_deref().unwrap_or_default();
+            let missing = format!("measured with {name} only, the time with {of_time}");
+            return Ok(PowerAnswer { power: None, missing: Some(missing) });
+        }
+        let watts = limited_watts(&predicted, kernel, device)?;
+        let (seconds, timed_framework) = (timed.time.seconds, timed.framework);
+        Ok(PowerAnswer { power: Some(KernelPower { watts, framework, seconds, timed_framework }), missing: None })
     }
+
+    /// Returns the index of a framework with which the device's own times of the kernel's format were measured.
+    fn times_with(&self, framework: &str, kernel: &Kernel, device: &GpuFacts) -> Option<u16> {
+        let groups = &self.times.groups;
+        let group = groups.by_key.get(&GroupKey::for_kernel(kernel, device))?;
+        let index = groups.frameworks.iter().position(|known| known == framework)? as u16;
+        group.frameworks.contains_key(&index).then_some(index)
+    }
+}
+
+impl Answer {
+    /// Returns whether the time is of the same product, in any version; unnamed frameworks are those of the caller.
+    pub fn has_product(&self, framework: Option<&str>) -> bool {
+        match (self.framework.as_deref(), framework) {
+            (Some(own), Some(other)) => framework_product(own) == framework_product(other),
+            _ => true,
+        }
+    }
+}
+
+/// Returns the predicted watts, at most the device's limit.
+fn limited_watts(predicted: &PredictedRatio<'_>, kernel: &Kernel, device: &GpuFacts) -> Result<Watts> {
+    let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);
+    let limit = device.power_limit_w;
+    let watts = limit * predicted.log.exp().min(1.0);
+    let intervals = std::array::from_fn(|level| {
+        let reach = predicted.reaches.map_or(0.5, |reaches| reaches.half_width(class, level));
+        (watts * (-reach).exp(), watts * reach.exp())
+    });
+    let (low, high) = intervals[DEFAULT_LEVEL];
+    Ok(Watts { watts, low, high, intervals }.limit_power(limit))
 }
 
 impl KernelTimes for Learned {
@@ -228,6 +309,8 @@ impl KernelTimes for Learned {
     }
 
     fn kernel_watts(&self, kernel: &Kernel, device: &GpuFacts) -> Option<f64> {
-        Learned::mean_power(self, kernel, device, None).ok().flatten().map(|power| power.watts)
+        let power = self.kernel_power(kernel, device).ok()?.power?;
+        let answer = self.predict_kernel(kernel, device).ok()?;
+        answer.has_product(power.framework.as_deref()).then_some(power.watts.watts)
     }
 }

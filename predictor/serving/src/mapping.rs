@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::text;
 use models::names;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -128,6 +128,10 @@ impl Mapping {
             Error::Data(error.to_string())
         })?;
         mapping.tables.iter().try_for_each(|table| table.check_fields().map_err(&wrong))?;
+        let mut files = BTreeSet::new();
+        if let Some(table) = mapping.tables.iter().find(|table| !files.insert(&table.file)) {
+            return Err(wrong(format!("the table `{}` is described twice", table.file)));
+        }
         Ok(mapping)
     }
 }
@@ -145,6 +149,7 @@ impl TableMapping {
                 return Err(format!("`{}` has no size `{word}`; {hint}", self.kernel));
             }
         }
+        self.check_conditions()?;
         let unit = self.time.column.rsplit_once('_').map(|(_, end)| end);
         let other = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|one| unit == Some(one.unit_name()));
         match other.filter(|other| *other != self.time.unit) {
@@ -154,6 +159,23 @@ impl TableMapping {
                 other.unit_name(),
                 self.time.unit.unit_name()
             )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses conditions on columns that the mapping does not name, and exceptions for sizes that it gives otherwise.
+    fn check_conditions(&self) -> std::result::Result<(), String> {
+        let columns = self.named_columns();
+        let conditions = self.drop.iter().map(|fault| ("drop", &fault.r#where));
+        let conditions = conditions.chain(self.exceptions.iter().map(|one| ("exceptions", &one.r#where)));
+        for (part, condition) in conditions {
+            if let Some(other) = condition.keys().find(|name| !columns.contains(&name.as_str())) {
+                let hint = names::name_hint(other, columns.iter().copied());
+                return Err(format!("`where` of `tables.{part}` has an unknown column `{other}`; {hint}"));
+            }
+        }
+        match self.exceptions.iter().flat_map(|one| one.sizes.keys()).find(|size| self.sizes.contains_key(*size)) {
+            Some(size) => Err(format!("`tables.exceptions` sets the size `{size}`, which `sizes` already gives")),
             None => Ok(()),
         }
     }
@@ -206,6 +228,33 @@ mod tests {
             let error = parse(&rest).expect_err(&rest).to_string();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn conditions_that_never_hold_are_refused() {
+        let start = "time = { column = 't', unit = 'us' }\nsizes = { m = 'm', n = 'n', k = 'k' }\n";
+        for (rest, reason) in [
+            (
+                "[[tables.drop]]\nreason = 'r'\nwhere = { mm = '64' }\n".to_owned(),
+                "`where` of `tables.drop` has an unknown column `mm`; did you mean `m`",
+            ),
+            (
+                "[[tables.exceptions]]\nreason = 'r'\nwhere = { nosuch = '64' }\nsizes = { k = 3 }\n".to_owned(),
+                "`where` of `tables.exceptions` has an unknown column `nosuch`",
+            ),
+            (
+                "[[tables.exceptions]]\nreason = 'r'\nwhere = { m = '64' }\nsizes = { k = 3 }\n".to_owned(),
+                "`tables.exceptions` sets the size `k`, which `sizes` already gives",
+            ),
+            (
+                format!("[[tables]]\nfile = 'a.csv'\nkernel = 'gemm'\ndevice = 'd'\n{start}"),
+                "the table `a.csv` is described twice",
+            ),
+        ] {
+            let error = parse(&format!("{start}{rest}")).expect_err(&rest).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(parse(&format!("{start}[[tables.drop]]\nreason = 'r'\nwhere = {{ m = '64' }}\n")).is_ok());
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn answers_are_near_and_say_how_far_they_reach() {
 fn formats_whose_layers_are_held_out_are_answered_by_other_devices() {
     let all = measurements();
     let mut formats = all.clone();
-    // A100 has all layers in bf16; the others have one layer in int8, which seed 1 holds out.
+    // A100 has all layers in bf16 and int8; the others have one layer in int8, which seed 1 holds out.
     let layer = [512, 1024, 2048, 4096, 8192].into_iter().find_map(|n| {
         let kernel = kernel(&format!("gemm:m=1,n={n},k=512"));
         mix_hash([site_hash(&kernel), 1].into_iter()).is_multiple_of(5).then_some((n, 512))
@@ -86,6 +86,12 @@ fn formats_whose_layers_are_held_out_are_answered_by_other_devices() {
         }
         true
     });
+    let of_first: Vec<Measurement> = formats.rows.iter().filter(|row| row.device == 0).copied().collect();
+    formats.rows.extend(of_first.into_iter().filter_map(|mut row| {
+        let Kernel::Gemm(gemm) = &mut row.kernel else { return None };
+        gemm.scheme = Scheme::Int8;
+        (layer != (gemm.n, gemm.k)).then_some(row)
+    }));
     let plan = Plan {
         hold_out: HoldOut::Site,
         seeds: vec![1],
@@ -93,7 +99,9 @@ fn formats_whose_layers_are_held_out_are_answered_by_other_devices() {
         operators: Vec::new(),
     };
     let evaluation = evaluate_plan(&formats, &plan).expect("it is evaluated");
-    let scores = evaluation.groups.iter().filter(|scores| scores.format == "int8").collect::<Vec<_>>();
+    let is_other = |device: &str| device != find_device("a100_sxm").expect("a device").name;
+    let of_others = |scores: &&serving::evaluate::Scores| scores.format == "int8" && is_other(&scores.device);
+    let scores = evaluation.groups.iter().filter(of_others).collect::<Vec<_>>();
     assert_eq!(scores.len(), 3);
     for scores in scores {
         assert!(scores.methods["ours"].mape < scores.methods["roofline"].mape, "{:?}", scores.methods);
@@ -131,6 +139,51 @@ fn nothing_learned_of_an_operator_is_a_bound() {
 }
 
 #[test]
+fn formats_that_no_device_was_measured_in_are_bounds() {
+    for (text, format) in
+        [("gemm:m=32,n=2048,k=4096,dtype=w4a16_mxfp4", "w4a16_mxfp4"), ("gemm:m=32,n=2048,k=4096,dtype=int8", "int8")]
+    {
+        let h100 = find_device("h100_sxm").expect("a device");
+        let answer = LEARNED.predict_kernel(&kernel(text), h100).expect(text);
+        assert_eq!((answer.distance, answer.held_out, answer.similar), (Distance::Bound, None, None), "{text}");
+        let power = LEARNED.kernel_power(&kernel(text), h100).expect(text);
+        assert_eq!(power.power, None, "{text}");
+        assert_eq!(power.missing, Some(format!("not measured for `gemm` in {format}")));
+    }
+}
+
+#[test]
+fn energy_is_of_the_framework_whose_power_was_measured() {
+    let mut all = measurements();
+    // On two devices, power was measured with another framework, whose kernels take ten times as long.
+    all.frameworks.push("other 1.0".to_owned());
+    all.rows.iter_mut().for_each(|row| row.power = None);
+    let other = measurements().rows.into_iter().filter(|row| row.device > 1);
+    all.rows.extend(other.map(|row| Measurement { framework: 1, seconds: 10.0 * row.seconds, ..row }));
+    let learned = train_kernels(&all, &options()).expect("it is learned");
+    let (b200, text) = (find_device("b200_sxm").expect("a device"), "gemm:m=64,n=4096,k=4096");
+    let truth = seconds(&kernel(text), b200);
+    let answer = learned.predict_kernel(&kernel(text), b200).expect("an answer");
+    assert_eq!(answer.framework.as_deref(), Some("vllm"));
+    assert!((answer.time.seconds / truth - 1.0).abs() < 0.1, "{answer:?}");
+    let power = learned.kernel_power(&kernel(text), b200).expect("watts").power.expect("they were learned");
+    assert_eq!(power.framework.as_deref(), Some("other 1.0"));
+    assert!((power.seconds / (10.0 * truth) - 1.0).abs() < 0.1, "{power:?} {truth}");
+    // Times of whole models are those of the usual framework, to which these watts do not belong.
+    assert_eq!(learned.kernel_watts(&kernel(text), b200), None);
+    // Devices without power have times of the usual framework alone.
+    for system in ["h100_sxm", "gb200"] {
+        let power = learned.kernel_power(&kernel(text), find_device(system).expect(system)).expect(system);
+        let missing = "measured with other 1.0 only, the time with vllm";
+        assert_eq!((power.power, power.missing.as_deref()), (None, Some(missing)), "{system}");
+    }
+    let plan = Plan { hold_out: HoldOut::Site, seeds: vec![0], options: options(), operators: vec!["gemm".to_owned()] };
+    let evaluation = evaluate_plan(&all, &plan).expect("scores");
+    let energy = evaluation.operators.iter().find(|scores| scores.target == "energy").expect("scores of energy");
+    assert!(energy.methods["ours"].mape < 15.0, "{energy:?}");
+}
+
+#[test]
 fn answers_are_physical() {
     for system in ["h100_sxm", "b200_sxm", "gb300", "l4"] {
         let device = find_device(system).expect(system);
@@ -140,6 +193,9 @@ fn answers_are_physical() {
             let seconds = LEARNED.kernel_time(&gemm, device).expect(system).seconds;
             assert!(gemm.kernel_work().flops / seconds <= device.bf16_flops * 1.000_001, "{system} {m}");
             assert!(seconds >= before * 0.97, "{system}: {m} rows take {seconds} s, fewer {before} s");
+            let fastest = gemm.kernel_work().flops / device.bf16_flops;
+            let answer = LEARNED.predict_kernel(&gemm, device).expect(system);
+            assert!(answer.intervals.iter().all(|(low, _)| *low >= fastest), "{system} {m}: {answer:?} {fastest}");
             before = seconds;
         }
     }
@@ -153,7 +209,8 @@ fn power_and_its_file_come_back_alike() {
     let again = store::from_bytes(&store::to_bytes(&LEARNED).expect("bytes")).expect("what was written");
     let (h100, text) = (find_device("h100_sxm").expect("a device"), "gemm:m=300,n=4096,k=1024");
     assert_eq!(again.predict_kernel(&kernel(text), h100), LEARNED.predict_kernel(&kernel(text), h100));
-    let watts = again.mean_power(&kernel(text), h100, None).expect("watts").expect("they were learned");
+    let power = again.kernel_power(&kernel(text), h100).expect("watts").power.expect("they were learned");
+    let watts = power.watts;
     assert!(watts.low < watts.watts && watts.watts < watts.high && watts.high < 2.0 * h100.power_limit_w, "{watts:?}");
     let mut bytes = store::to_bytes(&LEARNED).expect("bytes");
     let last = bytes.len() - 1;
@@ -161,7 +218,7 @@ fn power_and_its_file_come_back_alike() {
     // Trees are checked when they are first asked; a header, at once.
     let damaged = store::from_bytes(&bytes).expect("the header is sound");
     let texts =
-        ["a100_sxm", "gb200"].map(|system| damaged.mean_power(&kernel(text), find_device(system).expect(system), None));
+        ["a100_sxm", "gb200"].map(|system| damaged.kernel_power(&kernel(text), find_device(system).expect(system)));
     assert!(texts.iter().any(Result::is_err), "{texts:?}");
     bytes[20] ^= 1;
     assert!(store::from_bytes(&bytes).is_err());

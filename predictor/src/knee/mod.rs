@@ -14,7 +14,7 @@ pub use find::{KneeOptions, Probing, find_knee};
 pub use law::{Break, Law, fit_with_breaks};
 pub(crate) use law::{fit_law, log_shape};
 pub use scaling::{ScalingPosterior, ScalingPrior};
-pub use table::{TableKnee, find_table_knee};
+pub use table::{Contradiction, TableKnee, find_table_knee};
 pub use update::{Posterior, Probe};
 
 use samples::statistics::kendall;

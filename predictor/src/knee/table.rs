@@ -16,7 +16,21 @@ pub struct TableKnee {
     pub next_probe: Option<f64>,
     /// Slowdown in percent of the chosen thread count, relative to the fastest row; None if all rows were probes.
     pub regret_percent: Option<f64>,
+    /// Measured thread counts whose rows contradict each other.
+    pub contradictions: Vec<Contradiction>,
 }
+
+/// Rows of one thread count whose times differ by more than measurements do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Contradiction {
+    pub at: f64,
+    pub rows: usize,
+    pub low_ns: f64,
+    pub high_ns: f64,
+}
+
+/// Ratio of two times of one thread count from which they contradict each other.
+const CONTRADICTORY: f64 = 1.25;
 
 /// Finds a knee from all rows, or from `most_probes` rows chosen one by one, optionally up to `most_threads`.
 pub fn find_table_knee(
@@ -26,7 +40,8 @@ pub fn find_table_knee(
     most_probes: Option<usize>,
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
-    let mut rows = median_times(curves, operator, device)?;
+    let times = measured_times(curves, operator, device)?;
+    let mut rows: BTreeMap<u32, f64> = times.iter().map(|(at, times)| (*at, median(&mut times.clone()))).collect();
     // A new device is answered up to a stated number of threads.
     if rows.is_empty() && most_threads.is_none() {
         let known = curves.iter().filter(|curve| curve.operator == operator).map(|curve| curve.device.as_str());
@@ -69,14 +84,27 @@ pub fn find_table_knee(
             format!("the table has no row of `{operator}` on `{device}`; measure it with {at} threads and add the row");
         return Err(Error::Query(problem));
     }
-    let found = knee_of_curve("threads", posterior.expected_curve())
-        .ok_or_else(|| Error::Query("the curve has only one point".to_owned()))?;
+    let mut curve = posterior.expected_curve();
+    let mut contradictions = Vec::new();
+    for point in curve.iter_mut().filter(|point| probes.iter().any(|probe| probe.at == point.at)) {
+        let own = times.get(&(point.at as u32)).map_or(&[][..], Vec::as_slice);
+        let (low_ns, high_ns) =
+            own.iter().fold((f64::INFINITY, 0.0f64), |(low, high), time| (low.min(*time), high.max(*time)));
+        if high_ns > CONTRADICTORY * low_ns {
+            // The time is somewhere between the rows, which no posterior of their median knows.
+            (point.low_ns, point.high_ns) = (point.low_ns.min(low_ns), point.high_ns.max(high_ns));
+            contradictions.push(Contradiction { at: point.at, rows: own.len(), low_ns, high_ns });
+        }
+    }
+    let found =
+        knee_of_curve("threads", curve).ok_or_else(|| Error::Query("the curve has only one point".to_owned()))?;
     let fastest_ns = rows.values().copied().fold(f64::INFINITY, f64::min);
     let regret = time_ns(found.fastest).map(|time| 100.0 * (time / fastest_ns - 1.0));
     Ok(TableKnee {
         machines: prior.machines.len(),
         next_probe,
         regret_percent: regret.filter(|_| probes.len() < rows.len()),
+        contradictions,
         knee: Knee { probes, ..found },
     })
 }
@@ -89,7 +117,7 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
     counts
 }
 
-fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
+fn measured_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, Vec<f64>>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }
@@ -97,7 +125,7 @@ fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<
     for curve in curves.iter().filter(|curve| curve.operator == operator && curve.device == device) {
         curve.points.iter().for_each(|(at, time_ns)| times.entry(*at as u32).or_default().push(*time_ns));
     }
-    Ok(times.into_iter().map(|(at, mut times)| (at, median(&mut times))).collect())
+    Ok(times)
 }
 
 #[cfg(test)]
@@ -134,6 +162,18 @@ mod tests {
         assert!(unknown.contains("unknown device `newer`"), "{unknown}");
         let unknown = find_table_knee(&curves, "nets", "new", None, None).expect_err("no operator").to_string();
         assert!(unknown.contains("net"), "{unknown}");
+    }
+
+    #[test]
+    fn rows_that_contradict_each_other_widen_the_interval() {
+        let curves = [
+            curve("net", "one", &[(1.0, 10e6), (2.0, 5.2e6), (4.0, 3e6), (8.0, 4e6)]),
+            curve("net", "one", &[(2.0, 5.3e6), (4.0, 9e6)]),
+        ];
+        let found = find_table_knee(&curves, "net", "one", None, None).expect("an answer");
+        assert_eq!(found.contradictions, [Contradiction { at: 4.0, rows: 2, low_ns: 3e6, high_ns: 9e6 }]);
+        let point = found.knee.curve.iter().find(|point| point.at == 4.0).expect("a point");
+        assert!(point.low_ns <= 3e6 && point.high_ns >= 9e6, "{point:?}");
     }
 
     #[test]

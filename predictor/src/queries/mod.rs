@@ -194,7 +194,7 @@ pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator>
     let wrong = |problem: String| unreadable_operator(text, problem);
     if let Some(mapping) = mapping {
         let (name, sizes) = text.split_once(':').unwrap_or((text, ""));
-        let work = parse_numbers(sizes).and_then(|sizes| mapping.work_from_columns(name, &sizes)).map_err(wrong)?;
+        let work = parse_numbers(sizes).and_then(|sizes| mapping.work_from_sizes(name, &sizes)).map_err(wrong)?;
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
     let graph = zoo::simple::build_operator(text).map_err(|error| wrong(error.to_string()))?;
@@ -226,7 +226,9 @@ fn parse_numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String
     for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
         let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
         let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
-        numbers.insert(name.trim(), value);
+        if numbers.insert(name.trim(), value).is_some() {
+            return Err(format!("`{}` is given twice", name.trim()));
+        }
     }
     Ok(numbers)
 }
@@ -450,6 +452,6 @@ pub fn find_device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'
     }
 }
 
-fn excerpt_text(text: &str) -> String {
+pub(crate) fn excerpt_text(text: &str) -> String {
     text.chars().take(120).collect()
 }

@@ -25,12 +25,7 @@ impl StoredRecords {
 
     /// Returns the best schedule of each task on the named or the nearest host, from records of the newest versions.
     pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
-        let question: Question = serde_json::from_slice(body).map_err(|error| {
-            Error::Query(format!(
-                "the body is not a valid request: {}; see /openapi.json",
-                models::names::with_hint(&error.to_string())
-            ))
-        })?;
+        let question: Question = super::parse_object(body).map_err(Error::Query)?;
         let named = question.host.clone();
         let here = match &named {
             None => Record::default(),

@@ -120,17 +120,31 @@ pub fn answer_query(body: &[u8], service: &Service) -> (u16, String) {
 }
 
 fn predict_reply(body: &[u8], service: &Service) -> Reply {
-    let request: Request = match serde_json::from_slice(body) {
+    let request: Request = match parse_object(body) {
         Ok(request) => request,
-        Err(error) => {
-            let problem = models::names::with_hint(&error.to_string());
-            return refusal_reply(400, &format!("the body is not a valid request: {problem}; see /openapi.json"));
-        }
+        Err(problem) => return refusal_reply(400, &problem),
     };
     match predict_request(request, service) {
         Ok(body) => Reply { status: 200, kind: "application/json", body },
         Err(error) => refusal_reply(422, &error.to_string()),
     }
+}
+
+/// Parses the body of a request; structs could also be read from arrays, which the description does not allow.
+fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> std::result::Result<T, String> {
+    let invalid = |problem: &str| format!("the body is not a valid request: {problem}; see /openapi.json");
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(invalid("it must be a JSON object, not an array"));
+    }
+    serde_json::from_slice(body).map_err(|error| invalid(&models::names::with_hint(&error.to_string())))
+}
+
+/// Refuses names that no built-in network has. Other look-ups would reveal whether a path exists.
+fn check_network(name: &str) -> Result<()> {
+    let base = name.split(':').next().unwrap_or_default();
+    let known = zoo::list_models().iter().map(|entry| (entry.name, entry.aliases));
+    let unknown = |hint| Error::Query(format!("unknown model `{}`; {hint}", queries::excerpt_text(name)));
+    models::names::find_name(base, known).map(|_| ()).map_err(unknown)
 }
 
 fn predict_request(request: Request, service: &Service) -> Result<String> {
@@ -143,6 +157,7 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
     let mut operators: Vec<Operator> = parsed.into_iter().collect::<Result<_>>()?;
     let of_model = match &request.model {
         Some(name) => {
+            check_network(name)?;
             let batch = request.batch.unwrap_or(1);
             NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1, options: None }
                 .distinct_operators()?

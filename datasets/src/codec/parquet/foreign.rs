@@ -1,5 +1,6 @@
 //! Parquet files of other programs, with flat columns of numbers and texts.
 
+use super::codecs::check_codecs;
 use super::file::PartFile;
 use super::guard::catch_panics;
 use super::pages::check_pages;
@@ -51,6 +52,7 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
             format!("the file has more than {MAX_ROWS} rows; split it into several files"),
         ));
     }
+    check_codecs(path, reader.metadata())?;
     let mut columns = Vec::new();
     let leaves = reader.metadata().file_metadata().schema_descr().columns().to_vec();
     for (index, leaf) in leaves.iter().enumerate() {

@@ -2,6 +2,7 @@
 //! equal order give equal bytes. The library is not robust against hostile files, so sizes are checked first (`pages`)
 //! and remaining panics become errors (`guard`).
 
+mod codecs;
 mod file;
 mod foreign;
 mod guard;

@@ -2,6 +2,7 @@
 //! in any order, required columns declared optional (a missing value is then an error of its row), missing nullable
 //! columns. Rejects unknown columns and other types.
 
+use super::codecs::check_codecs;
 use super::file::PartFile;
 use super::guard::catch_panics;
 use super::pages::check_pages;
@@ -53,6 +54,7 @@ impl PartCursor {
         let file = PartFile::open(path)?;
         file.check_frame(path)?;
         let reader = catch_panics(path, || SerializedFileReader::new(file.clone()))?;
+        check_codecs(path, reader.metadata())?;
         let leaves = map_leaves(path, &reader)?;
         let columns = columns.to_vec();
         Ok(PartCursor {

@@ -58,6 +58,7 @@ impl CurveMapping {
 
     /// Reads the curves of all tables. A repeated thread count of the same operator and device starts another curve.
     pub fn read_curves(&self, paths: &[PathBuf]) -> Result<Vec<ThreadCurve>> {
+        super::reading::check_distinct(paths)?;
         let mut curves: BTreeMap<CurveKey, ThreadCurve> = BTreeMap::new();
         for path in paths {
             self.add_curves(path, &super::read_table(path)?, &mut curves)?;

@@ -180,6 +180,16 @@ impl Mapping {
         Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
+    /// Like `work_from_columns`, for a text that names sizes of one operator; rows of tables have those of all operators.
+    pub fn work_from_sizes(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
+        let work = self.work_from_columns(operator, given)?;
+        let columns = || self.operators[operator].given_sizes().filter_map(Size::column_name);
+        match given.keys().find(|name| !columns().any(|known| known == **name)) {
+            Some(other) => Err(format!("unknown size `{other}`; {}", names::name_hint(other, columns()))),
+            None => Ok(work),
+        }
+    }
+
     pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
         let mut stand_ins: BTreeMap<String, Vec<StandIn>> = BTreeMap::new();
         for (operator, shape) in &self.operators {
