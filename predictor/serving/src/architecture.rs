@@ -1,7 +1,8 @@
 //! Architectures of language models, read from the `config.json` that is published with each model.
 
 use crate::error::{Error, Result};
-use models::names;
+use crate::scheme::Scheme;
+use models::{Choice, names};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -120,8 +121,6 @@ macro_rules! shipped {
 
 /// Aliases of models that were published with another `max_position_embeddings`.
 const TOKEN_LIMITS: [(&str, u64); 3] = [("kimi-k2", 131_072), ("llama-3-70b", 8192), ("llama-3-8b", 8192)];
-/// Ends of aliases that name the format of published weights.
-const WEIGHT_FORMATS: [&str; 2] = ["fp8", "nvfp4"];
 
 const SHIPPED: &[ShippedModel] = &[
     shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3.1-nvfp4", "deepseek-v3-0324"),
@@ -173,9 +172,10 @@ impl Architecture {
         })
     }
 
-    /// Changes what a model has under an alias: the format of its published weights and its maximum number of tokens.
+    /// Changes what a model has under an alias: the format of its published weights, which an alias ends with, and its
+    /// maximum number of tokens.
     fn with_alias(self, alias: &str) -> Architecture {
-        let format = alias.rsplit('-').next().filter(|end| WEIGHT_FORMATS.contains(end));
+        let format = alias.rsplit('-').next().filter(|end| Scheme::from_name(end).is_some());
         let limit = TOKEN_LIMITS.iter().find(|(name, _)| *name == alias).map(|(_, limit)| *limit);
         Architecture {
             quantisation: format.map(str::to_owned).or(self.quantisation),

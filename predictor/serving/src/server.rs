@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 
 /// Share of its attention group's prompts that a new prompt waits for; used without learned overheads.
 const WAITING_SHARE: f64 = 0.05;
+/// Number of tokens below which the times of prompts are not compared with those of shorter ones.
+const LEAST_PROMPT: u64 = 128;
 
 models::choice! {
     /// A framework that serves language models.
@@ -237,8 +239,8 @@ impl Deployment {
         let work = self.server_work(load, times)?;
         // Overheads are ratios to the roofline, so that they stay valid if kernel times are trained again.
         let bound = self.server_work(load, &Roofline)?;
-        let ratios = overheads.map(|overheads| self.overhead_ratios(load, &bound, overheads)).transpose()?;
         let least = self.least_seconds(load)?;
+        let ratios = overheads.map(|overheads| self.overhead_ratios(load, (&bound, least), overheads)).transpose()?;
         let predicted = |target: usize| match &ratios {
             Some(ratios) => apply_overhead(bound.seconds[target], &ratios[target], least[target]),
             None => {
@@ -266,18 +268,17 @@ impl Deployment {
         })
     }
 
-    /// Returns the ratios of the times of a load to its roofline `bound`.
+    /// Returns the ratios of the times of a load to its roofline `bound`; `least` are its `least_seconds`.
     ///
     /// A longer prompt takes at least the time of a shorter one and the additional work of one request: far from
     /// measured servers, ratios tend to their mean, which may lower a time by more than the work raises the roofline.
     pub fn overhead_ratios(
         &self,
         load: &ServerLoad,
-        bound: &ServerWork,
+        (bound, least): (&ServerWork, [f64; TARGETS]),
         overheads: &Overheads,
     ) -> Result<[OverheadRatio; TARGETS]> {
         let mut ratios = overheads.predict_ratios(&self.server_features(load, bound));
-        let least = self.least_seconds(load)?;
         let mut shorter = *load;
         while shorter.input_tokens >= 2 * LEAST_PROMPT {
             shorter.input_tokens /= 2;
@@ -355,9 +356,6 @@ impl Deployment {
         replica_memory(&self.model, self.formats, self.decode.parallelism, residents, self.device)
     }
 }
-
-/// Prompts with fewer tokens than this are not compared with shorter ones.
-const LEAST_PROMPT: u64 = 128;
 
 /// Returns the shipped overheads, which `oppredict train --servers` learned from public tables.
 pub fn shipped_overheads() -> &'static Overheads {

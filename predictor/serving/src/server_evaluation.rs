@@ -129,7 +129,7 @@ fn predict_division<'a>(
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
         let MeasuredServer { deployment, load, .. } = server;
         let bound = deployment.server_work(load, &Roofline)?;
-        let ratios = deployment.overhead_ratios(load, &bound, &learned)?;
+        let ratios = deployment.overhead_ratios(load, (&bound, deployment.least_seconds(load)?), &learned)?;
         let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
         let errors_of = |target: usize| {
             let measured = sample.ratios[target];
