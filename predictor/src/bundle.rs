@@ -66,11 +66,12 @@ fn read_content(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the names of the devices that a predictor was trained on, without reading its trees or checking the hash.
-pub fn read_devices(path: &Path) -> Result<Vec<String>> {
-    let devices = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
+/// Reads the facts of a predictor without reading its trees or checking the hash; None if the bundle contains only models
+/// of language-model kernels.
+pub fn read_about(path: &Path) -> Result<Option<About>> {
+    let about = |bytes: &[u8]| -> std::result::Result<Option<About>, String> {
         let mut body = match split_sections(bytes)?.packed {
-            [] => return Ok(Vec::new()),
+            [] => return Ok(None),
             packed => decompress_predictor(packed)?,
         };
         let mut length = [0; 4];
@@ -79,9 +80,9 @@ pub fn read_devices(path: &Path) -> Result<Vec<String>> {
         let length = header_bytes(length)?;
         let mut header = Vec::new();
         body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
-        Ok(read_header(&header)?.about.devices.into_keys().collect())
+        Ok(Some(read_header(&header)?.about))
     };
-    devices(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
+    about(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {

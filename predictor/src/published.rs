@@ -44,7 +44,10 @@ pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) 
     let Some(device) = device.filter(|_| gpu.is_file()) else {
         return Ok(if is_described && gpu.is_file() { gpu } else { cpu });
     };
-    let (of_cpu, of_gpu) = (bundle::read_devices(&cpu)?, bundle::read_devices(&gpu)?);
+    let devices = |file: &Path| -> Result<Vec<String>> {
+        Ok(bundle::read_about(file)?.map_or_else(Vec::new, |about| about.devices.into_keys().collect()))
+    };
+    let (of_cpu, of_gpu) = (devices(&cpu)?, devices(&gpu)?);
     let knows = |devices: &[String]| resolve_device(devices.iter().map(String::as_str), device).is_ok();
     match (knows(&of_gpu), knows(&of_cpu)) {
         (true, _) => Ok(gpu),

@@ -10,7 +10,7 @@ fn a_file_of_kernels_alone_is_read_and_says_what_it_lacks() {
     let path = folder.path().join("kernels.opp");
     std::fs::write(&path, bundle::with_kernels(None, &Learned::default()).expect("bytes")).expect("a file");
     assert!(bundle::read_kernels(&path).expect("the section").is_some());
-    assert_eq!(bundle::read_devices(&path).expect("no devices"), Vec::<String>::new());
+    assert!(bundle::read_about(&path).expect("a bundle").is_none());
     let error = bundle::read_bundle(&path).expect_err("there is no predictor").to_string();
     assert!(error.contains("it contains only models of language-model kernels"), "{error}");
     // The same predictor with and without the section.

@@ -1,5 +1,6 @@
 //! The command `oppredict devices`.
 
+use crate::held_out::print_held_out;
 use crate::installation::shipped_predictors;
 use crate::{DONE, print_json, print_line, stdout_paper};
 use clap::Args;
@@ -20,6 +21,9 @@ pub struct Devices {
     /// TOML file that maps another project's table and lists its devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// List held-out errors by operator, number format and device instead
+    #[arg(long, conflicts_with = "mapping")]
+    pub held_out: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
@@ -28,6 +32,9 @@ pub struct Devices {
 pub fn run(arguments: &Devices) -> Result<u8> {
     let mapping = arguments.mapping.as_deref().map(Mapping::read_file).transpose()?;
     let files = arguments.predictor.clone().map_or_else(shipped_predictors, |file| Ok(vec![file]))?;
+    if arguments.held_out {
+        return print_held_out(&files, arguments.json);
+    }
     let mut listed: Vec<(String, KnownDevice)> = Vec::new();
     for file in files {
         let mut predictor = bundle::read_bundle(&file)?;

@@ -1,5 +1,6 @@
 //! Language-model kernels in the commands `train`, `eval` and `predict`.
 
+use crate::held_out::{kernel_errors, list_kernel_errors};
 use crate::installation::{predictor_file, shipped_predictors};
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use learn::levels::LEVELS;
@@ -44,7 +45,7 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     let bytes = bundle::with_kernels(files.base, &learned)?;
     let size = bytes.len();
     write_output(out, || bytes)?;
-    print_text(as_json, &error_table(&learned))?;
+    print_text(as_json, &kernel_errors(&learned))?;
     let summary = format!(
         "trained {} groups of kernels on {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
         learned.times.groups.by_key.len(),
@@ -56,41 +57,12 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     );
     print_text(as_json, &summary)?;
     if as_json {
-        let groups = learned.times.groups.by_key.iter();
-        let errors: Vec<_> = groups.map(|(key, group)| json!({ "group": key, "held_out": group.held_out })).collect();
         print_json(&json!({
             "out": files.out, "rows": measurements.rows.len(), "left_out": measurements.left_out, "bytes": size,
-            "kernels": errors, "provenance": learned.provenance,
+            "kernels": list_kernel_errors(&learned), "provenance": learned.provenance,
         }))?;
     }
     Ok(DONE)
-}
-
-/// Formats the errors on held-out sites (layers at any number of tokens) by operator, number format and device.
-fn error_table(learned: &Learned) -> String {
-    let mut table = Table::new([
-        text_column("kernel"),
-        text_column("format"),
-        text_column("device").min_width(12),
-        number_column("held out"),
-        number_column("median"),
-        number_column("mean").drop_order(1),
-        number_column("90 %"),
-    ]);
-    for (key, group) in &learned.times.groups.by_key {
-        let Some(held_out) = group.held_out else { continue };
-        let percent = |number: f64| format!("{} %", format_percentage(number, 1));
-        table.add_row([
-            key.operator.clone(),
-            key.format.clone(),
-            key.device.clone(),
-            held_out.rows.to_string(),
-            percent(held_out.median),
-            percent(held_out.mape),
-            percent(held_out.p90),
-        ]);
-    }
-    table.format_for(&stdout_paper())
 }
 
 pub fn run_eval(data: &[PathBuf], mapping: &Mapping, plan: &Plan, as_json: bool) -> Result<u8> {

@@ -13,6 +13,7 @@ mod devices;
 mod eval;
 mod explain;
 mod features;
+mod held_out;
 mod in_place;
 mod installation;
 mod interference;

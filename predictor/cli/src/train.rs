@@ -1,17 +1,15 @@
 //! The command `oppredict train`.
 
+use crate::held_out::operator_errors;
 use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;
 use crate::loading::load_samples;
 use crate::options::{Data, parse_not_negative, refuse_flags};
-use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, write_output};
 use clap::Args;
-use learn::predictor::Predictor;
 use learn::train::{TrainOptions, few_shapes};
 use predictor::{Result, bundle};
 use report::terminal::print_notes;
-use report::{Table, number_column, or_unknown, text_column};
-use samples::features::View;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -98,7 +96,7 @@ pub fn run(train: &Train) -> Result<u8> {
             ),
         )?;
     }
-    print_text(train.json, &held_out(&predictor))?;
+    print_text(train.json, &operator_errors(&predictor.about))?;
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         let warning = format!(
@@ -117,20 +115,4 @@ pub fn run(train: &Train) -> Result<u8> {
         print_json(&document)?;
     }
     Ok(if not_learned.is_empty() { DONE } else { DONE_WITH_LOSSES })
-}
-
-fn held_out(predictor: &Predictor) -> String {
-    let mut table = Table::new([
-        text_column("held-out errors"),
-        number_column("shapes"),
-        number_column("error, sizes known"),
-        number_column("knobs known").drop_order(1),
-        number_column("code known"),
-    ]);
-    for (operator, by_view) in &predictor.about.held_out {
-        let shapes = by_view.values().map(|error| error.shapes).max().unwrap_or(0);
-        let off = |view: View| or_unknown(by_view.get(&view), |error| format!("{:.1} %", error.median_percent));
-        table.add_row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
-    }
-    table.format_for(&stdout_paper())
 }

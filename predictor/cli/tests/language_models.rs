@@ -214,6 +214,16 @@ fn knees_and_devices_are_listed() {
     let points = document.pointer("/curves/0/points").and_then(Value::as_array).expect("a curve");
     let rates: Vec<f64> = points.iter().filter_map(|point| point["tokens_per_s_per_gpu"].as_f64()).collect();
     assert!(rates.first() < rates.last(), "{rates:?}");
+    let (code, text, _) = oppredict("devices --held-out");
+    assert!(code == 0 && text.contains("`cpu.opp`") && text.contains("new, of another generation"), "{code} {text}");
+    let (_, text, _) = oppredict("devices --held-out --json");
+    let document: Value = serde_json::from_str(&text).expect("one document");
+    assert!(document["predictors"][0]["operators"]["conv2d"]["sizes"]["shapes"].as_u64() > Some(100), "{text}");
+    let kernels = document["predictors"][1]["kernels"].as_array().expect("kernels of gpu.opp");
+    let of_h200 =
+        |one: &&Value| one["device"] == "NVIDIA H200" && one["target"] == "power" && one["operator"] == "gemm";
+    let errors = kernels.iter().find(of_h200).unwrap_or_else(|| panic!("{text}"));
+    assert!(errors["held_out"]["median"].as_f64().is_some_and(|percent| percent > 0.0 && percent < 20.0), "{errors}");
     let (_, text, _) = oppredict("devices --json");
     let document: Value = serde_json::from_str(&text).expect("one document");
     let gpus = document["gpus_of_language_models"].as_array().expect("GPUs");

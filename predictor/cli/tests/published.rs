@@ -154,9 +154,10 @@ fn explanations_state_no_overhead_of_more_than_the_time() {
 #[test]
 fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
     let (path, mapping) = (published("gpu.opp"), published("../../configs/gpu-ops.toml"));
-    let devices = bundle::read_devices(&path).expect("a predictor of this program");
+    let about = bundle::read_about(&path).expect("a predictor of this program").expect("operators, not only kernels");
     let shipped = bundle::read_bundle(&path).expect("a predictor of this program");
-    assert_eq!(devices, shipped.about.devices.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(about.devices, shipped.about.devices);
+    let devices: Vec<String> = about.devices.into_keys().collect();
     assert!(devices.len() >= 7, "{devices:?}");
     assert_eq!(
         shipped.about.stand_ins,
