@@ -455,6 +455,8 @@ fn what_was_never_learned_is_refused() {
         let setting = queries::Setting { device: Some(device.to_owned()), ..queries::Setting::default() };
         queries::predict_operators(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
     };
+    let broken = queries::parse_operator("product:b=1.5,m=200,n=300,k=100", Some(&mapping)).expect_err("a fraction");
+    assert!(broken.to_string().contains("`b` is 1.5, not a whole number"), "{broken}");
     let far = refusal("product:b=1,m=200,n=300,k=90000", "middle");
     assert!(far.contains("`k`: 90000, training range "), "as the table calls it: {far}");
     assert!(refusal("product:b=1,m=200,n=300,k=100", "other").contains("unknown device `other`"));

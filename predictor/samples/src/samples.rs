@@ -277,6 +277,11 @@ impl SamplesBuilder {
         if !question.work.is_sound() {
             return self.leave_out("sizes are not positive numbers");
         }
+        let device = &self.samples.devices[question.device as usize].1;
+        let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
+        if !is_possible(time_ns, attainable_ns) {
+            return self.leave_out("time is under a thousandth or over a million times of the bound");
+        }
         if !question.extras.is_empty() {
             self.samples.schedules.entry(question.operator.clone()).or_default().add_settings(&question.extras);
         }
@@ -285,7 +290,6 @@ impl SamplesBuilder {
         }
         let device = &self.samples.devices[question.device as usize].1;
         features::push_features(&question.work, device, question.threads, &mut self.described);
-        let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
         let Derived { busy_threads, estimated_ns } =
             features::derive_features(&question.work, device, question.threads, Revision::Second, &mut question.extras);
         let shape = shape_hash(&question.operator, &question.detail, &question.work);
@@ -375,6 +379,16 @@ impl SamplesBuilder {
         samples.features = matrix;
         Ok(samples)
     }
+}
+
+/// Returns whether a measured time can be true. One absurd time would change the answers for all operators of its size.
+fn is_possible(time_ns: f64, attainable_ns: f64) -> bool {
+    /// Ratios to the bound, of which no table has half.
+    const LEAST: f64 = 1e-3;
+    const MOST: f64 = 1e6;
+    /// No launch takes longer, so that tiny operators are possible.
+    const LAUNCH_NS: f64 = 1e6;
+    !attainable_ns.is_finite() || (time_ns >= LEAST * attainable_ns && time_ns <= MOST * (attainable_ns + LAUNCH_NS))
 }
 
 pub fn shape_hash(operator: &str, detail: &str, work: &Work) -> u64 {

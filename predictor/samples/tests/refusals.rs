@@ -77,6 +77,18 @@ fn rows_without_a_time_are_counted() {
 }
 
 #[test]
+fn impossible_times_are_counted() {
+    let mut table = format!("{TABLE}product,here,1e-300,1,64,64,64,a\nproduct,here,1e300,1,64,64,65,a\n");
+    for depth in 66..166 {
+        writeln!(table, "product,here,1000,1,64,64,{depth},a").expect("a text takes any line");
+    }
+    let samples = read(MAPPING, &table).expect("one sample");
+    let left_out: Vec<(&str, u64)> = samples.left_out.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(samples.rows.len(), 100);
+    assert_eq!(left_out, [("time is under a thousandth or over a million times of the bound", 2)]);
+}
+
+#[test]
 fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     let record = |version: &str, source| datasets::Record {
         outcome: datasets::Outcome::Ok,

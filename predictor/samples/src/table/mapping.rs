@@ -182,6 +182,9 @@ impl Mapping {
 
     /// Like `work_from_columns`, for a text that names sizes of one operator; rows of tables have those of all operators.
     pub fn work_from_sizes(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
+        if let Some((name, size)) = given.iter().find(|(_, size)| size.fract() != 0.0) {
+            return Err(format!("`{name}` is {size}, not a whole number"));
+        }
         let work = self.work_from_columns(operator, given)?;
         let columns = || self.operators[operator].given_sizes().filter_map(Size::column_name);
         match given.keys().find(|name| !columns().any(|known| known == **name)) {
