@@ -3,7 +3,7 @@
 use crate::calibration::Reaches;
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
-use crate::features::kernel_features;
+use crate::features::{kernel_features, site_hash};
 use crate::kernel::Kernel;
 use crate::packed::PackedTrees;
 use samples::statistics::quantile;
@@ -37,10 +37,25 @@ pub struct Group {
     pub trees: PackedTrees,
     pub sites: BTreeSet<u64>,
     pub frameworks: BTreeMap<u16, u64>,
+    /// Ascending values of each of [`Kernel::load_sizes`] in the training rows.
+    #[serde(default)]
+    pub load_sizes: Vec<Vec<u64>>,
     /// Interval half-widths for new shapes of trained sites (layer sizes of a model).
     pub at_known_sites: Option<Reaches>,
     pub at_new_sites: Option<Reaches>,
     pub held_out: Option<HeldOut>,
+}
+
+impl Group {
+    pub fn has_site(&self, kernel: &Kernel) -> bool {
+        self.sites.contains(&site_hash(kernel))
+    }
+
+    /// Returns the interval half-widths for a kernel: those of trained sites if it is one and they are known.
+    pub fn reaches_for(&self, kernel: &Kernel) -> Option<&Reaches> {
+        let at_known_sites = self.at_known_sites.as_ref().filter(|_| self.has_site(kernel));
+        at_known_sites.or(self.at_new_sites.as_ref())
+    }
 }
 
 /// Prediction errors on held-out rows, in percent.
@@ -96,6 +111,9 @@ impl Groups {
     }
 
     /// Predicts the log ratio (time to reference, or power to limit) in the given or the default framework.
+    ///
+    /// Tables have few values of each size, such as powers of two. Trees recognise layers by products of sizes that only
+    /// they have, so the trees are asked at sizes of the tables and their answers are interpolated.
     pub fn predict_log(
         &self,
         group: &Group,
@@ -105,7 +123,12 @@ impl Groups {
     ) -> Result<f64> {
         let framework = framework.filter(|index| group.frameworks.contains_key(index));
         let framework = framework.unwrap_or_else(|| self.usual_framework(group));
-        predict_trees(&group.trees, &kernel_features(kernel, device, f32::from(framework))?.values)
+        let corners = tabulated_neighbours(&group.load_sizes, &kernel.load_sizes());
+        corners.into_iter().try_fold(0.0, |sum, (sizes, weight)| {
+            let corner = kernel.with_load_sizes(sizes);
+            let values = kernel_features(&corner, device, f32::from(framework))?.values;
+            Ok(sum + weight * predict_trees(&group.trees, &values)?)
+        })
     }
 
     /// Returns the groups of the kernel's operator and format on other devices of the same vendor.
@@ -114,6 +137,31 @@ impl Groups {
         let group = |other: &'a GpuFacts| Some((other, self.by_key.get(&GroupKey::for_kernel(kernel, other))?));
         self.devices.iter().filter(is_candidate).filter_map(group).collect()
     }
+}
+
+/// Returns the combinations of tabulated sizes around `sizes`, with the weights of a multilinear interpolation over the
+/// logarithms. Sizes outside of the tables stay.
+fn tabulated_neighbours(tabulated: &[Vec<u64>], sizes: &[u64]) -> Vec<(Vec<u64>, f64)> {
+    let log = |size: u64| ((size + 1) as f64).ln();
+    let mut corners = vec![(Vec::new(), 1.0)];
+    for (axis, size) in sizes.iter().enumerate() {
+        let values = tabulated.get(axis).map_or(&[][..], Vec::as_slice);
+        let above = values.partition_point(|value| value < size);
+        let neighbours = match (above.checked_sub(1).map(|below| values[below]), values.get(above)) {
+            (Some(below), Some(above)) if above != size => {
+                let share = (log(*size) - log(below)) / (log(*above) - log(below));
+                vec![(below, 1.0 - share), (*above, share)]
+            }
+            _ => vec![(*size, 1.0)],
+        };
+        corners = corners
+            .iter()
+            .flat_map(|(sizes, weight): &(Vec<u64>, f64)| {
+                neighbours.iter().map(move |(size, share)| ([&sizes[..], &[*size]].concat(), weight * share))
+            })
+            .collect();
+    }
+    corners
 }
 
 /// Returns the product's name of a framework with its version, such as `vllm` of `vllm 0.22.0`.
@@ -143,5 +191,24 @@ mod as_list {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<GroupKey, Group>, D::Error> {
         Ok(Vec::<(GroupKey, Group)>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_between_tabulated_ones_have_neighbours() {
+        let tabulated = [vec![1, 2, 8], vec![0]];
+        let neighbours = |sizes: [u64; 2]| tabulated_neighbours(&tabulated, &sizes);
+        assert_eq!(neighbours([2, 0]), [(vec![2, 0], 1.0)]);
+        assert_eq!(neighbours([16, 7]), [(vec![16, 7], 1.0)]);
+        let between = neighbours([5, 0]);
+        assert_eq!(between.iter().map(|(sizes, _)| sizes[0]).collect::<Vec<_>>(), [2, 8]);
+        let share = (6f64 / 3.0).ln() / (9f64 / 3.0).ln();
+        assert!((between[1].1 - share).abs() < 1e-12 && (between[0].1 + between[1].1 - 1.0).abs() < 1e-12);
+        assert_eq!(tabulated_neighbours(&[], &[5]), [(vec![5], 1.0)]);
+        assert_eq!(tabulated_neighbours(&[vec![1, 4], vec![1, 4]], &[2, 3]).len(), 4);
     }
 }

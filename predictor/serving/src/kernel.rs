@@ -101,6 +101,27 @@ impl Kernel {
         }
     }
 
+    /// Returns the sizes that depend on the load and not on the model: tokens, sequences and their lengths.
+    pub fn load_sizes(&self) -> Vec<u64> {
+        let mut kernel = *self;
+        kernel.load_sizes_mut().into_iter().map(|size| *size).collect()
+    }
+
+    /// Returns the kernel with other [`Kernel::load_sizes`].
+    pub fn with_load_sizes(mut self, sizes: impl IntoIterator<Item = u64>) -> Kernel {
+        self.load_sizes_mut().into_iter().zip(sizes).for_each(|(own, size)| *own = size);
+        self
+    }
+
+    fn load_sizes_mut(&mut self) -> Vec<&mut u64> {
+        match self {
+            Kernel::Gemm(gemm) => vec![&mut gemm.m],
+            Kernel::Prefill(prefill) => vec![&mut prefill.batch, &mut prefill.new_tokens, &mut prefill.past],
+            Kernel::Decode(decode) => vec![&mut decode.batch, &mut decode.context],
+            Kernel::Experts(experts) => vec![&mut experts.tokens],
+        }
+    }
+
     pub fn product_dtype(&self) -> Dtype {
         match self {
             Kernel::Gemm(gemm) => gemm.scheme.product_dtype(),

@@ -4,7 +4,7 @@ use crate::calibration::{DEFAULT_LEVEL, Reaches, size_class};
 use crate::corrected::Adaptation;
 use crate::device::GpuFacts;
 use crate::error::Result;
-use crate::features::{kernel_features, site_hash};
+use crate::features::kernel_features;
 use crate::group::{GroupKey, Groups, HeldOut, framework_product};
 use crate::kernel::Kernel;
 use crate::measurements::Provenance;
@@ -102,6 +102,8 @@ pub struct PowerAnswer {
 struct PredictedRatio<'a> {
     log: f64,
     reaches: Option<&'a Reaches>,
+    /// Half-widths of the sibling whose prediction this is derived from. This one is known no better.
+    source_reaches: Option<&'a Reaches>,
     held_out: Option<HeldOut>,
     distance: Distance,
     similar: Option<String>,
@@ -122,12 +124,19 @@ impl<'a> PredictedRatio<'a> {
         Ok(Some(PredictedRatio {
             log: adaptation.corrected_log(format, kernel, device, log, &ballot.votes)?,
             reaches: Some(&format.reaches),
+            source_reaches: None,
             held_out: Some(format.held_out),
             distance: Distance::Corrected,
             similar: ballot.similar_name(),
             corrected_by: Some(format.rows),
             framework: None,
         }))
+    }
+
+    /// Returns the half-width of an interval of the log ratio, `unknown` if it was not calibrated.
+    fn half_width(&self, class: usize, level: usize, unknown: f64) -> f64 {
+        let half_width = |reaches: &Reaches| reaches.half_width(class, level);
+        self.reaches.map_or(unknown, half_width).max(self.source_reaches.map_or(0.0, half_width))
     }
 
     fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
@@ -138,7 +147,7 @@ impl<'a> PredictedRatio<'a> {
         let seconds = (reference_seconds * self.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
-            let reach = self.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
+            let reach = self.half_width(class, level, 1.0);
             ((seconds * (-reach).exp()).max(fastest), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
@@ -170,16 +179,14 @@ impl Knowledge {
         framework: Option<u16>,
     ) -> Result<Option<PredictedRatio<'_>>> {
         if let Some(group) = self.groups.by_key.get(&GroupKey::for_kernel(kernel, device)) {
-            let (reaches, distance) = match group.sites.contains(&site_hash(kernel)) {
-                true => (group.at_known_sites.as_ref().or(group.at_new_sites.as_ref()), Distance::KnownSite),
-                false => (group.at_new_sites.as_ref(), Distance::NewSite),
-            };
+            let distance = if group.has_site(kernel) { Distance::KnownSite } else { Distance::NewSite };
             let log = self.groups.predict_log(group, kernel, device, framework)?;
             let known = framework.filter(|index| group.frameworks.contains_key(index));
             let known = known.and_then(|index| self.groups.frameworks.get(usize::from(index)));
             return Ok(Some(PredictedRatio {
                 log,
-                reaches,
+                reaches: group.reaches_for(kernel),
+                source_reaches: None,
                 held_out: group.held_out,
                 distance,
                 similar: None,
@@ -199,12 +206,14 @@ impl Knowledge {
             return Ok(None);
         }
         let is_sibling = ballot.is_sibling(device);
+        let sibling = ballot.similar.filter(|_| is_sibling);
         let blend = transfer.blend_for(is_sibling);
         // If no device with a sibling was held out, the wider intervals of devices without siblings are used.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
         Ok(Some(PredictedRatio {
             log,
             reaches,
+            source_reaches: sibling.and_then(|(_, group)| group.reaches_for(kernel)),
             held_out: blend.held_out,
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
             similar: ballot.similar_name(),
@@ -296,7 +305,7 @@ fn limited_watts(predicted: &PredictedRatio<'_>, kernel: &Kernel, device: &GpuFa
     let limit = device.power_limit_w;
     let watts = limit * predicted.log.exp().min(1.0);
     let intervals = std::array::from_fn(|level| {
-        let reach = predicted.reaches.map_or(0.5, |reaches| reaches.half_width(class, level));
+        let reach = predicted.half_width(class, level, 0.5);
         (watts * (-reach).exp(), watts * reach.exp())
     });
     let (low, high) = intervals[DEFAULT_LEVEL];

@@ -17,7 +17,8 @@ use std::sync::LazyLock;
 
 /// Share of its attention group's prompts that a new prompt waits for; used without learned overheads.
 const WAITING_SHARE: f64 = 0.05;
-/// Number of tokens below which the times of prompts are not compared with those of shorter ones.
+/// Number of tokens below which the times of prompts are derived from those of this length. No measured server has shorter
+/// ones.
 const LEAST_PROMPT: u64 = 128;
 
 models::choice! {
@@ -270,7 +271,7 @@ impl Deployment {
 
     /// Returns the ratios of the times of a load to its roofline `bound`; `least` are its `least_seconds`.
     ///
-    /// A longer prompt takes at least the time of a shorter one and the additional work of one request: far from
+    /// A prompt takes at least the time of one of half its length and the additional work of one request: far from
     /// measured servers, ratios tend to their mean, which may lower a time by more than the work raises the roofline.
     pub fn overhead_ratios(
         &self,
@@ -278,6 +279,17 @@ impl Deployment {
         (bound, least): (&ServerWork, [f64; TARGETS]),
         overheads: &Overheads,
     ) -> Result<[OverheadRatio; TARGETS]> {
+        if load.input_tokens < LEAST_PROMPT {
+            let longer = ServerLoad { input_tokens: LEAST_PROMPT, ..*load };
+            let (work, least_of_longer) = (self.server_work(&longer, &Roofline)?, self.least_seconds(&longer)?);
+            let mut ratios = self.overhead_ratios(&longer, (&work, least_of_longer), overheads)?;
+            for (target, ratio) in ratios.iter_mut().enumerate() {
+                let longer = (work.seconds[target] * ratio.log.exp()).max(least_of_longer[target]);
+                let seconds = longer - (least_of_longer[target] - least[target]);
+                ratio.log = (seconds / bound.seconds[target]).ln();
+            }
+            return Ok(ratios);
+        }
         let mut ratios = overheads.predict_ratios(&self.server_features(load, bound));
         let mut shorter = *load;
         while shorter.input_tokens >= 2 * LEAST_PROMPT {
@@ -401,6 +413,7 @@ fn pass_interval(work: &ServerWork) -> (f64, f64) {
     (prefill.0.min(decode.0), prefill.1.max(decode.1))
 }
 
+/// Returns the mean power of a pass; None if it is known for less than half of the time, because the rest may differ.
 fn pass_power(pass: &PassTime, device: &GpuFacts, times: &dyn KernelTimes) -> Option<PassPower> {
     let (mut joules, mut seconds) = (0.0, 0.0);
     for call in &pass.calls {
@@ -411,7 +424,7 @@ fn pass_power(pass: &PassTime, device: &GpuFacts, times: &dyn KernelTimes) -> Op
             seconds += call.seconds;
         }
     }
-    (seconds > 0.0).then(|| PassPower { watts: joules / seconds, known_share: seconds / pass.seconds })
+    (2.0 * seconds >= pass.seconds).then(|| PassPower { watts: joules / seconds, known_share: seconds / pass.seconds })
 }
 
 #[cfg(test)]
@@ -482,8 +495,8 @@ mod tests {
                 let answer = server.predict_server(&load, &Roofline, Some(shipped_overheads())).expect("an answer");
                 [answer.first_token.seconds, answer.per_token.seconds]
             };
-            let times: Vec<[f64; TARGETS]> = (9..18).map(|power| seconds(1 << power)).collect();
-            assert!(times.is_sorted_by(|one, next| one[0] < next[0] && one[1] < next[1]), "{device:?}: {times:?}");
+            let times: Vec<[f64; TARGETS]> = (0..18).map(|power| seconds(1 << power)).collect();
+            assert!(times.is_sorted_by(|one, next| one[0] <= next[0] && one[1] <= next[1]), "{device:?}: {times:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
 use crate::group::{Group, GroupKey, Groups, HeldOut};
+use crate::kernel::Kernel;
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::packed::PackedTrees;
@@ -31,6 +32,8 @@ const OUTLIER_SPREADS: f64 = 3.0;
 const LEAST_SPREAD: f64 = 0.02;
 const FEWEST_DEVICES: usize = 3;
 const FEWEST_ROWS: usize = 50;
+/// Products are measured at hundreds of layer sizes. A few small ones show the time of the launch alone.
+const FEWEST_LAYERS_OF_PRODUCTS: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct TrainOptions {
@@ -106,12 +109,18 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     let devices: Vec<GpuFacts> = all.devices.iter().map(|device| (*device).clone()).collect();
     let mut groups = Groups { devices, frameworks: all.frameworks.clone(), by_key: BTreeMap::new() };
     for (key, rows) in by_group(all, target) {
-        if rows.len() >= FEWEST_ROWS {
+        if rows.len() >= FEWEST_ROWS && has_enough_layers(all, &rows) {
             let rows = sample_rows(all, rows, options.most_rows.unwrap_or(usize::MAX), options.seed);
             groups.by_key.insert(key, fit_group(all, &rows, target, options)?);
         }
     }
     Ok(groups)
+}
+
+fn has_enough_layers(all: &Measurements, rows: &[usize]) -> bool {
+    let kernels = || rows.iter().map(|row| &all.rows[*row].kernel);
+    let layers = || kernels().map(site_hash).collect::<BTreeSet<_>>().len();
+    !kernels().any(|kernel| matches!(kernel, Kernel::Gemm(_))) || layers() >= FEWEST_LAYERS_OF_PRODUCTS
 }
 
 struct Examples {
@@ -184,6 +193,19 @@ fn clip_outliers(matrix: &Matrix, labels: &[f32], options: &TrainOptions) -> Res
     Ok(residuals().zip(&coarse).map(|(residual, fitted)| fitted + residual.clamp(-limit, limit)).collect())
 }
 
+/// Returns the values of each of the load sizes, ascending.
+fn tabulated_sizes<'a>(kernels: impl Iterator<Item = &'a Kernel>) -> Vec<Vec<u64>> {
+    let mut sizes: Vec<BTreeSet<u64>> = Vec::new();
+    for kernel in kernels {
+        let own = kernel.load_sizes();
+        sizes.resize_with(own.len(), BTreeSet::new);
+        sizes.iter_mut().zip(own).for_each(|(values, size)| {
+            values.insert(size);
+        });
+    }
+    sizes.into_iter().map(|values| values.into_iter().collect()).collect()
+}
+
 fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &TrainOptions) -> Result<Group> {
     let examples = build_examples(all, rows, target, false)?;
     let (mut at_known_sites, mut at_new_sites, mut held_out) = (None, None, None);
@@ -208,7 +230,9 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
     let sites: BTreeSet<u64> = rows.iter().map(|row| site_hash(&all.rows[*row].kernel)).collect();
     let mut frameworks = BTreeMap::new();
     rows.iter().for_each(|row| *frameworks.entry(all.rows[*row].framework).or_insert(0) += 1);
-    Ok(Group { trees: PackedTrees::from_trees(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
+    let load_sizes = tabulated_sizes(rows.iter().map(|row| &all.rows[*row].kernel));
+    let trees = PackedTrees::from_trees(trees);
+    Ok(Group { trees, sites, frameworks, load_sizes, at_known_sites, at_new_sites, held_out })
 }
 
 /// Trains the models for unseen devices, for each operator that was measured on enough devices of one vendor.
