@@ -300,7 +300,7 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
     let changes = adaptation::adapt_predictor(&mut predictor, measured.clone()).expect("measurements");
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
-    assert!(changes[0].is_worse(), "{changes:?}");
+    assert!(changes[0].is_worse, "{changes:?}");
 
     // Times in another unit are refused, and the predictor stays as it is.
     let mut other_unit = measured.clone();

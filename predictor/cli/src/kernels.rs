@@ -191,7 +191,7 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
         return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));
     }
     print_notes("warning", reasons());
-    let worse = changes.iter().filter(|change| change.is_worse()).map(|FormatChange { target, key, before, after, .. }| {
+    let worse = changes.iter().filter(|change| change.is_worse).map(|FormatChange { target, key, before, after, .. }| {
         let GroupKey { operator, format, device } = key;
         format!(
             "the correction increases the error of the {target} of `{operator}` in {format} on {device} from {:.1} % to {:.1} %; check the measurements, or measure more kernels",
@@ -223,7 +223,7 @@ fn change_table(changes: &[FormatChange]) -> String {
         number_column("error before"),
         number_column("error after"),
     ]);
-    for FormatChange { target, key, rows, before, after } in changes {
+    for FormatChange { target, key, rows, before, after, .. } in changes {
         table.add_row([
             key.operator.clone(),
             (*target).to_owned(),
