@@ -15,6 +15,7 @@ use serving::group::GroupKey;
 use serving::learned::{Distance, Learned, Watts};
 use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
@@ -298,6 +299,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
+    let warnings: BTreeSet<&String> = answers.iter().filter_map(|answer| answer.power_warning.as_ref()).collect();
+    print_notes("warning", warnings);
     let is_learned = answers.iter().any(|answer| answer.answer.distance != Distance::Bound);
     if let Some(first) = learned.provenance.first().filter(|_| is_learned) {
         print_text(as_json, &format!("trained on public tables: {}, {}", first.source, first.licence))?;
@@ -312,7 +315,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
 }
 
 fn answer_text(answer: &KernelAnswer) -> String {
-    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes } = answer;
+    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes, .. } =
+        answer;
     let time = |seconds: f64| format_duration(1e9 * seconds);
     let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
     let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));
