@@ -85,7 +85,7 @@ impl Parallelism {
             return refused(format!("{tensor} GPUs cannot divide {heads} heads; fitting: {}", fitting.join(", ")));
         }
         if let Attention::Grouped(attention) = model.attention {
-            let misfits = |kv_heads: &u64| kv_heads % tensor != 0 && tensor % kv_heads != 0;
+            let misfits = |kv_heads: &u64| !kv_heads.is_multiple_of(tensor) && !tensor.is_multiple_of(*kv_heads);
             let full = attention.full_heads.map(|heads| heads.kv_heads);
             if let Some(kv_heads) = full.into_iter().chain([attention.kv_heads]).find(misfits) {
                 return refused(format!("{tensor} GPUs cannot divide or share {kv_heads} key-value heads"));

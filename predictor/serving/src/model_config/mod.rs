@@ -424,7 +424,7 @@ impl ModelConfig {
         // Without joint keys and values, Gemma 4 ignores this number.
         let global_heads = self.num_global_key_value_heads.filter(|_| !projects_values);
         let global_heads = require_bounded(global_heads.or(Some(kv_heads)), "num_global_key_value_heads", heads)?;
-        if heads % global_heads != 0 {
+        if !heads.is_multiple_of(global_heads) {
             return Err(format!("{heads} heads cannot share {global_heads} key-value heads equally"));
         }
         Ok(Some(FullHeads {
