@@ -77,10 +77,7 @@ pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) 
     let has_words = |device: &&str| !words.is_empty() && words.iter().all(|word| name_words(device).contains(word));
     match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
-        [] => {
-            let near = suggest_nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
-            Err(format!("unknown device `{name}`; {near}`oppredict devices` lists all"))
-        }
+        [] => Err(format!("unknown device `{name}`; {}", name_hint(name, known))),
         ref several => Err(format!(
             "`{name}` matches several devices: {}; give one of these names",
             quote_names(several).join(", ")

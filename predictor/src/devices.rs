@@ -24,12 +24,13 @@ pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) 
     let known: Vec<&str> = known.into_iter().collect();
     names::resolve_device(known.iter().copied(), name).or_else(|problem| {
         let Ok(gpu) = serving::device::find_device(name) else { return Err(Error::Query(problem)) };
-        known.into_iter().find(|device| *device == gpu.name).ok_or_else(|| {
+        known.iter().copied().find(|device| *device == gpu.name).ok_or_else(|| {
             let operators = serving::text::OPERATORS.map(|operator| format!("`{operator}`"));
             Error::Query(format!(
-                "`{}` is known for language models and their kernels ({}) only; `oppredict devices` lists all",
+                "`{}` is known for language models and their kernels ({}) only; {}",
                 gpu.name,
-                operators.join(", ")
+                operators.join(", "),
+                names::name_hint(&gpu.name, known.iter().copied())
             ))
         })
     })
@@ -73,7 +74,10 @@ mod tests {
         let several = ask("NVIDIA").expect_err("there are two");
         assert!(several.contains("matches several devices: `NVIDIA A100-SXM4-80GB`, `NVIDIA L4`"), "{several}");
         let near = ask("Tesla T5").expect_err("there is none");
-        assert!(near.contains("did you mean `Tesla T4`? `oppredict devices` lists all"), "{near}");
+        assert!(near.ends_with("unknown device `Tesla T5`; did you mean `Tesla T4`?"), "{near}");
+        let all = "; known: `Tesla T4`, `NVIDIA A100-SXM4-80GB`, `NVIDIA L4`, `intel-xeon-c2`";
+        let far = ask("quantum").expect_err("there is none");
+        assert!(far.ends_with(all), "{far}");
         assert!(ask("").is_err() && ask("---").is_err());
         let other = ask("h100_sxm").expect_err("only language models");
         assert!(other.contains("known for language models and their kernels (`gemm`, "), "{other}");

@@ -12,6 +12,9 @@ const POWER_PER_CLOCK: f64 = 3.0;
 /// Share of the power limit that an idle GPU draws.
 const IDLE_SHARE: f64 = 0.15;
 
+/// Smallest ratio of two devices' watts per operation, at peak, whose times are compared without a warning.
+const LEAST_POWER: f64 = 0.95;
+
 const MAX_MAPPING_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +30,8 @@ pub struct KernelAnswer {
     pub joules: Option<f64>,
     /// Factor by which the power limit increases the time; 1 if the limit is not reached.
     pub slow_down: f64,
+    /// Warns of a time that was scaled from a device with more power for its arithmetic.
+    pub power_warning: Option<String>,
     pub flops: f64,
     pub bytes: f64,
 }
@@ -113,9 +118,23 @@ pub fn predict_kernel(
         joules: power.as_ref().map(|power| power.watts.watts * power.seconds),
         power,
         power_missing: missing,
+        power_warning: power_warning(&answer, device),
         answer,
         slow_down,
         flops: work.flops,
         bytes: work.bytes,
+    })
+}
+
+/// Warns if a time was scaled from a device whose power limit allows more watts per operation. Power was measured on too
+/// few devices to predict the clock of an unmeasured one.
+fn power_warning(answer: &Answer, device: &GpuFacts) -> Option<String> {
+    let similar = find_device(answer.similar.as_deref()?).ok()?;
+    let watts = |device: &GpuFacts| device.power_limit_w / device.bf16_flops;
+    (watts(device) < LEAST_POWER * watts(similar)).then(|| {
+        format!(
+            "the time was scaled from {} with {} W; large products may take longer with the {} W of this device",
+            similar.name, similar.power_limit_w, device.power_limit_w
+        )
     })
 }

@@ -5,7 +5,7 @@ mod common;
 use learn::host_translation::HostTranslation;
 use learn::predictor::{About, Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
-use learn::{Learner, adaptation};
+use learn::{Fitted, Learner, adaptation};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::knee::KneeOptions;
 use predictor::queries::{Setting, ThreadsOrigin};
@@ -300,7 +300,19 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
     let changes = adaptation::adapt_predictor(&mut predictor, measured.clone()).expect("measurements");
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
-    assert!(changes[0].is_worse(), "{changes:?}");
+    // The errors of other shapes are random, and two percentage points more are no news of so few shapes.
+    assert!(!changes[0].is_worse, "{changes:?}");
+
+    // Predictions are exact but for every eighth shape, which misleads the correction of all others.
+    let mut predictor = without_large();
+    let mut misleading = measured.clone().with_features(&predictor.about.names);
+    let all: Vec<usize> = (0..misleading.rows.len()).collect();
+    let predicted = predictor.learned.predict(&misleading, &all);
+    for (place, (sample, time_ns)) in misleading.rows.iter_mut().zip(predicted).enumerate() {
+        sample.time_ns = if place / 2 % 8 == 0 { 3.0 * time_ns } else { time_ns };
+    }
+    let changes = adaptation::adapt_predictor(&mut predictor, misleading).expect("measurements");
+    assert!(changes[0].is_worse, "{changes:?}");
 
     // Times in another unit are refused, and the predictor stays as it is.
     let mut other_unit = measured.clone();

@@ -71,6 +71,11 @@ fn kernels_are_answered_by_what_was_measured() {
     let elsewhere = ask("gemm:m=96,n=2560,k=256,dtype=fp8", "h100_sxm");
     assert_eq!(elsewhere.power_missing.as_deref(), Some("measured with trtllm 1.3.0rc15 only, the time with vllm"));
 
+    // The board with 300 W was not measured, but the one with 400 W and otherwise equal products.
+    let warned = ask("gemm:m=8192,n=8192,k=8192", "a100_pcie").power_warning.expect("a warning");
+    assert!(warned.contains("scaled from NVIDIA A100-SXM4-80GB with 400 W; large products may"), "{warned}");
+    assert_eq!(ask("gemm:m=8192,n=8192,k=8192", "a100_sxm").power_warning, None);
+
     let gemm = ask("gemm:m=3000,n=1024,k=8192", "l40s");
     let fastest = gemm.flops / kernels::find_device("l40s").expect("a device").bf16_flops;
     assert!(gemm.answer.intervals.iter().all(|(low, _)| *low >= fastest), "{gemm:?}");

@@ -212,6 +212,12 @@ fn bad_requests_are_refused_and_do_no_harm() {
         422,
         "outside of the training range",
     );
+    // Names of devices are those of the predictor that answers.
+    let devices = "known: `large`, `middle`, `small`";
+    let elsewhere = json!({ "operators": ["soft:m=100,n=200"], "device": "h100_sxm" });
+    refused(post(address, &elsewhere.to_string()), 422, devices);
+    let nowhere = json!({ "operators": ["soft:m=100,n=200"], "device": "quantum" });
+    refused(post(address, &nowhere.to_string()), 422, &format!("unknown device `quantum`; {devices}"));
     let parts = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "threads": 1.5 });
     refused(post(address, &parts.to_string()), 422, "invalid number of threads 1.5: use a whole number");
     let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });

@@ -2,7 +2,7 @@
 //! and devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
-use capture::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
+use capture::writer::sink::{Count, Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
 use capture::writer::{Sort, WrittenTrack};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -31,8 +31,8 @@ pub fn write_trace<W: Write>(profile: &Profile, format: Format, out: W, limit: u
     keys.extend(profile.counters.iter().map(|counter| counter.name.as_str()));
     let heading = Heading { tracks: &tracks.list, keys: &keys, members: &metadata_members(profile) };
     let mut sink = Sink::new(format, heading, out, limit)?;
+    sink.add_counts(list_counts(profile, &tracks));
     write_slices(profile, &tracks, &steps, &mut sink)?;
-    write_counts(profile, &tracks, &mut sink)?;
     sink.finish_trace()
 }
 
@@ -259,10 +259,11 @@ impl KnownNames {
     }
 }
 
-fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
-    for event in &profile.memory {
-        sink.write_count(tracks.memory[&event.pool], to_trace_ns(event.at_ns), event.live_bytes as f64)?;
-    }
+fn list_counts(profile: &Profile, tracks: &ExportTracks) -> Vec<Count> {
+    let count = |track, at_ns, value| Count { track, at_ns: to_trace_ns(at_ns), value };
+    let memory = profile.memory.iter();
+    let mut counts: Vec<Count> =
+        memory.map(|event| count(tracks.memory[&event.pool], event.at_ns, event.live_bytes as f64)).collect();
     let is_operator = |span: &&Span| span.kind == Kind::Operator && span.duration_ns > 0;
     let mut operators: Vec<&Span> = profile.spans.iter().filter(is_operator).collect();
     operators.sort_by_key(|span| span.start_ns);
@@ -275,12 +276,11 @@ fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut S
         ];
         for (track, value) in values {
             if let (Some(track), Some(value)) = (track, value) {
-                sink.write_count(track, to_trace_ns(span.start_ns), value)?;
-                sink.write_count(track, to_trace_ns(span.end_ns()), 0.0)?;
+                counts.extend([count(track, span.start_ns, value), count(track, span.end_ns(), 0.0)]);
             }
         }
     }
-    Ok(())
+    counts
 }
 
 /// Converts to a time of the trace; larger values become the largest time that a trace can represent.

@@ -97,5 +97,12 @@ fn a_trace_ends_at_its_limit_with_a_mark() {
         let (summary, bytes) = written(&profile, format, 10_000);
         assert!(summary.left_out > 100 && bytes.len() < 11_000, "{summary:?}");
         assert!(String::from_utf8_lossy(&bytes).contains("truncated"), "{format:?}");
+        // Counters reach as far as operators.
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), &bytes).expect("it can be written");
+        let trace = in_memory::read_trace(file.path(), 16).expect("it is a trace");
+        let last_slice = trace.slices.iter().map(|slice| slice.start_ns).max().expect("slices");
+        let last_value = trace.values.iter().map(|(_, at_ns, _)| *at_ns).max().expect("values");
+        assert!((last_slice - last_value).abs() <= 1000, "{format:?}: {last_slice} {last_value}");
     }
 }

@@ -77,7 +77,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt_predictor(&mut predictor, samples)?;
-    let worse = changes.iter().filter(|change| change.is_worse()).map(|change| {
+    let worse = changes.iter().filter(|change| change.is_worse).map(|change| {
         let after = change.after.unwrap_or(change.before);
         let DeviceChange { operator, device, rows, before, .. } = change;
         format!(
@@ -97,7 +97,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     for change in &changes {
         let after = match change.after {
             None => Cell::from(UNKNOWN).mark_uncertain(),
-            Some(after) if change.is_worse() => Cell::from(format!("{after:.1} %")).mark_bad(),
+            Some(after) if change.is_worse => Cell::from(format!("{after:.1} %")).mark_bad(),
             Some(after) => Cell::from(format!("{after:.1} %")),
         };
         table.add_row([

@@ -16,6 +16,7 @@ use serving::group::GroupKey;
 use serving::learned::{Distance, Learned, Watts};
 use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
@@ -163,7 +164,7 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
         return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));
     }
     print_notes("warning", reasons());
-    let worse = changes.iter().filter(|change| change.is_worse()).map(|FormatChange { target, key, before, after, .. }| {
+    let worse = changes.iter().filter(|change| change.is_worse).map(|FormatChange { target, key, before, after, .. }| {
         let GroupKey { operator, format, device } = key;
         format!(
             "the correction increases the error of the {target} of `{operator}` in {format} on {device} from {:.1} % to {:.1} %; check the measurements, or measure more kernels",
@@ -195,7 +196,7 @@ fn change_table(changes: &[FormatChange]) -> String {
         number_column("error before"),
         number_column("error after"),
     ]);
-    for FormatChange { target, key, rows, before, after } in changes {
+    for FormatChange { target, key, rows, before, after, .. } in changes {
         table.add_row([
             key.operator.clone(),
             (*target).to_owned(),
@@ -270,6 +271,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
+    let warnings: BTreeSet<&String> = answers.iter().filter_map(|answer| answer.power_warning.as_ref()).collect();
+    print_notes("warning", warnings);
     let is_learned = answers.iter().any(|answer| answer.answer.distance != Distance::Bound);
     if let Some(first) = learned.provenance.first().filter(|_| is_learned) {
         print_text(as_json, &format!("trained on public tables: {}, {}", first.source, first.licence))?;
@@ -284,7 +287,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
 }
 
 fn answer_text(answer: &KernelAnswer) -> String {
-    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes } = answer;
+    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes, .. } =
+        answer;
     let time = |seconds: f64| format_duration(1e9 * seconds);
     let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
     let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));

@@ -24,14 +24,13 @@ pub struct DeviceChange {
     pub before: f64,
     /// Mean absolute error in percent after adaptation, two-fold cross-validated over shapes; None for a single shape.
     pub after: Option<f64>,
+    /// Whether the correction increases the error on other shapes by more than chance explains.
+    pub is_worse: bool,
 }
 
-impl DeviceChange {
-    /// Returns whether the correction increases the error on shapes that it was not fitted to.
-    pub fn is_worse(&self) -> bool {
-        self.after.is_some_and(|after| after > self.before)
-    }
-}
+/// Standard errors by which a mean must be above 0 to count as an increase; without one, chance exceeds them in 2 % of
+/// many shapes and 15 % of two.
+const ERRORS_OF_INCREASE: f64 = 2.0;
 
 /// Median ratio of measured to predicted values above which the unit of the measurements must be wrong.
 const IMPLAUSIBLE_FACTOR: f64 = 50.0;
@@ -47,6 +46,14 @@ pub fn implausible_factor(mut log_errors: Vec<f64>) -> Option<String> {
         _ if factor < 1.0 / IMPLAUSIBLE_FACTOR => Some(format!("1/{:.0} of", 1.0 / factor)),
         _ => None,
     }
+}
+
+/// Returns whether the mean of differences is above 0 by more than chance explains. A single difference never is.
+pub fn is_increase(differences: &[f64]) -> bool {
+    let count = differences.len() as f64;
+    let mean = differences.iter().sum::<f64>() / count;
+    let variance = differences.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    mean > ERRORS_OF_INCREASE * (variance / count).sqrt()
 }
 
 /// Adapts a predictor to every device in the samples that it was not trained on.
@@ -81,9 +88,11 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
     for (((operator, device), rows), before) in groups.into_iter().zip(residuals) {
         let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
         let held_out = cross_validated(&mut predictor.learned, &samples, &rows);
-        let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
+        let logs: Vec<f64> = held_out.iter().map(|(_, log)| *log).collect();
+        let after = (!logs.is_empty()).then(|| mean_percent(&logs));
+        let is_worse = is_increase(&changes_by_shape(&samples, &rows, &before, &held_out));
         predictor.learned.adapt_to(&samples, &rows);
-        let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
+        let mut distances: Vec<f64> = logs.iter().map(|log| log.abs()).collect();
         let is_enough = count_shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
             known.statistics.half_widths.insert(device.0.clone(), half_width(&mut distances));
@@ -95,7 +104,14 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());
-        changes.push(DeviceChange { operator, device, rows: rows.len(), before: mean_percent(&before), after });
+        changes.push(DeviceChange {
+            operator,
+            device,
+            rows: rows.len(),
+            before: mean_percent(&before),
+            after,
+            is_worse,
+        });
     }
     Ok(changes)
 }
@@ -160,8 +176,9 @@ fn log_residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Returns log errors of two-fold cross-validation, empty for one shape. `learned` keeps the last fold's correction.
-fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+/// Returns the places of rows with their log errors in two-fold cross-validation, empty for one shape. `learned` keeps
+/// the last fold's correction.
+fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<(usize, f64)> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if count_shapes(samples, rows) < 2 {
         return Vec::new();
@@ -169,9 +186,21 @@ fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) ->
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<usize>>();
     let of = |fold: Fold| {
         learned.adapt_to(samples, &pick(&fold.train));
-        log_residuals(learned, samples, &pick(&fold.test))
+        let logs = log_residuals(learned, samples, &pick(&fold.test));
+        fold.test.into_iter().zip(logs)
     };
     by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
+}
+
+/// Returns the mean change of the error of each shape, in percentage points: rows of a shape err together.
+fn changes_by_shape(samples: &Samples, rows: &[usize], before: &[f64], after: &[(usize, f64)]) -> Vec<f64> {
+    let mut shapes: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for (place, log) in after {
+        let (sum, count) = shapes.entry(samples.rows[rows[*place]].shape).or_default();
+        *sum += mean_percent(&[*log]) - mean_percent(&[before[*place]]);
+        *count += 1.0;
+    }
+    shapes.into_values().map(|(sum, count)| sum / count).collect()
 }
 
 fn count_shapes(samples: &Samples, rows: &[usize]) -> usize {
@@ -180,4 +209,24 @@ fn count_shapes(samples: &Samples, rows: &[usize]) -> usize {
 
 fn mean_percent(logs: &[f64]) -> f64 {
     100.0 * logs.iter().map(|log| (log.exp() - 1.0).abs()).sum::<f64>() / logs.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_increase_is_beyond_chance() {
+        for (differences, expected) in [
+            (&[][..], false),
+            (&[5.0], false),
+            (&[0.0, 0.0], false),
+            (&[1.0, 1.0], true),
+            (&[1.0, -0.9, 1.0, -1.0, 0.5], false),
+            (&[1.0, 0.9, 1.0, -0.1, 0.5], true),
+            (&[-1.0, -0.9, -1.0], false),
+        ] {
+            assert_eq!(is_increase(differences), expected, "{differences:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::Measurements;
 use crate::train::{Target, by_group};
-use learn::adaptation::implausible_factor;
+use learn::adaptation::{implausible_factor, is_increase};
 use learn::gaussian_process::{self, CorrectionOptions, Input};
 use samples::statistics::median;
 use serde::Serialize;
@@ -32,13 +32,8 @@ pub struct FormatChange {
     pub before: HeldOut,
     /// Errors on each kernel if it is left out of the fit.
     pub after: HeldOut,
-}
-
-impl FormatChange {
-    /// Returns whether the correction increases the error on kernels that it was not fitted to.
-    pub fn is_worse(&self) -> bool {
-        self.after.mape > self.before.mape
-    }
+    /// Whether the correction increases these errors by more than chance explains.
+    pub is_worse: bool,
 }
 
 /// Returns the predicted log ratio of a kernel, and its input to the Gaussian process; None without a model.
@@ -109,11 +104,19 @@ pub fn fit_correction(
     let (correction, left_out) = gaussian_process::fit_with_errors(1.0, inputs, &residuals, options);
     let mut formats = BTreeMap::new();
     for (group, name) in names.into_iter().enumerate() {
-        let own = classes.iter().zip(&left_out).filter(|((one, _), _)| *one as usize == group);
-        let errors: Vec<(usize, f64)> = own.map(|((_, class), error)| (*class, *error)).collect();
+        let own = || (0..left_out.len()).filter(|place| classes[*place].0 as usize == group);
+        let errors: Vec<(usize, f64)> = own().map(|place| (classes[place].1, left_out[place])).collect();
+        let percent = |error: f64| 100.0 * ((-error).exp() - 1.0).abs();
+        let changes: Vec<f64> = own().map(|place| percent(left_out[place]) - percent(residuals[place])).collect();
         let held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| -error));
         let (Some(reaches), Some(held_out)) = (Reaches::fit(&errors), held_out) else { return Ok(None) };
-        let format = CorrectedFormat { group: group as u32, rows: errors.len(), reaches, held_out };
+        let format = CorrectedFormat {
+            group: group as u32,
+            rows: errors.len(),
+            reaches,
+            held_out,
+            is_worse: is_increase(&changes),
+        };
         formats.insert(name.to_owned(), format);
     }
     let Some(operator) = measured.first().map(|(kernel, _)| kernel.operator_name().to_owned()) else {
@@ -211,8 +214,8 @@ fn correct_operator(
         for (key, (kernel, errors)) in &errors {
             let before = HeldOut::from_log_errors(errors.iter().copied());
             if let (Some(before), Some(format)) = (before, adaptation.find_format(kernel, device)) {
-                let (rows, after) = (format.rows, format.held_out);
-                changes.push(FormatChange { target, key: key.clone(), rows, before, after });
+                let CorrectedFormat { rows, held_out: after, is_worse, .. } = *format;
+                changes.push(FormatChange { target, key: key.clone(), rows, before, after, is_worse });
             }
         }
         knowledge.corrections.retain_mut(|known| known.remove_formats(&adaptation));

@@ -22,9 +22,15 @@ pub struct Architecture {
     /// Quantisation of the published weights (`quant_method`), if stated.
     pub quantisation: Option<String>,
     pub attention: Attention,
+    /// Number of matrices of each feed-forward network and expert: 3 with a gate, 2 without.
+    pub matrices: u64,
     pub intermediate: u64,
     pub dense_layers: u64,
+    /// Dense layers with twice the width.
+    pub double_layers: u64,
     pub experts: Option<ExpertLayers>,
+    pub layer_inputs: Option<LayerInputs>,
+    pub streams: Option<Streams>,
     /// Maximum number of tokens of a sequence, if stated.
     pub max_tokens: Option<u64>,
     /// Parts of the model that no answer contains: `vision`, `audio`.
@@ -48,8 +54,59 @@ pub struct GroupedAttention {
     pub has_output_gate: bool,
     pub windowed_layers: u64,
     pub window: u64,
+    /// Heads of the layers with full attention, if they differ from those of the layers with windows.
+    pub full_heads: Option<FullHeads>,
+    pub sharing: SharingLayers,
     /// Linear attention or Mamba in the layers without attention.
     pub linear: Option<LinearAttention>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FullHeads {
+    pub kv_heads: u64,
+    pub head_dim: u64,
+    /// Whether values have a projection of their own, other than that of the keys.
+    pub projects_values: bool,
+}
+
+/// Layers that attend to the keys and values of an earlier layer, instead of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SharingLayers {
+    pub full: u64,
+    pub windowed: u64,
+}
+
+/// Layers with attention of the same sizes.
+#[derive(Clone, Copy)]
+pub(crate) struct AttentionGroup {
+    pub layers: u64,
+    pub window: Option<u64>,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+    /// Number of projections of keys and values: 0 in layers that share those of an earlier layer.
+    pub kv_projections: u64,
+}
+
+impl GroupedAttention {
+    /// Returns the attention layers of a model: with full attention and with windows, with own keys and shared ones.
+    pub(crate) fn split_layers(&self, layers: u64) -> [AttentionGroup; 4] {
+        let full_layers = layers - self.windowed_layers - self.linear.map_or(0, |linear| linear.layers);
+        let windows = FullHeads { kv_heads: self.kv_heads, head_dim: self.head_dim, projects_values: true };
+        let full = self.full_heads.unwrap_or(windows);
+        let group = |layers, window, heads: FullHeads, is_own: bool| AttentionGroup {
+            layers,
+            window,
+            kv_heads: heads.kv_heads,
+            head_dim: heads.head_dim,
+            kv_projections: if is_own { 1 + u64::from(heads.projects_values) } else { 0 },
+        };
+        [
+            group(full_layers - self.sharing.full, None, full, true),
+            group(self.sharing.full, None, full, false),
+            group(self.windowed_layers - self.sharing.windowed, Some(self.window), windows, true),
+            group(self.sharing.windowed, Some(self.window), windows, false),
+        ]
+    }
 }
 
 /// Linear attention (gated delta rule) with a state of fixed size per sequence.
@@ -100,6 +157,20 @@ pub struct ExpertLayers {
     pub intermediate: u64,
     /// Inner width of the shared experts; 0 if there are none.
     pub shared_intermediate: u64,
+}
+
+/// Inputs of each layer: an embedding of its own for each token, and a projection of the first hidden state.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LayerInputs {
+    pub width: u64,
+    pub vocabulary: u64,
+}
+
+/// Residual streams of Gemma 3n (AltUp), of which one goes through the layers, and its residual of low rank (LAuReL).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Streams {
+    pub count: u64,
+    pub residual_rank: u64,
 }
 
 struct ShippedModel {
@@ -319,7 +390,7 @@ mod tests {
         }
         for (text, reason) in [
             ("{", "invalid configuration"),
-            (r#"{"model_type":"opt"}"#, "models of type `opt` have no gated feed-forward network"),
+            (r#"{"model_type":"opt"}"#, "models of type `opt` are described by other keys"),
             ("{}", "lacks `num_hidden_layers`"),
             (r#"{"num_hidden_layers":0}"#, "`num_hidden_layers` is 0, but must be from 1"),
             (

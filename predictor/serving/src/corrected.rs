@@ -27,6 +27,9 @@ pub struct CorrectedFormat {
     /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.
     pub reaches: Reaches,
     pub held_out: HeldOut,
+    /// Whether the correction increases the error; known after the fit, and not stored.
+    #[serde(skip)]
+    pub(crate) is_worse: bool,
 }
 
 pub(crate) fn input_from_votes(kernel: &Kernel, device: &GpuFacts, log: f64, votes: &Votes) -> Result<Input> {

@@ -52,12 +52,9 @@ pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
         return Ok(short);
     }
     let names = list_devices().iter().map(|device| device.name.as_str());
-    let known = names::resolve_device(names, name).map_err(|problem| {
-        // The first table of `oppredict devices` has devices whose data sheet lacks what servers need.
-        let scope = "; language models need a GPU of its second table";
-        let is_unknown = problem.starts_with("unknown device");
-        Error::Device(if is_unknown { problem + scope } else { problem })
-    })?;
+    // The first table of `oppredict devices` has devices whose data sheet lacks what servers need.
+    let known = names::resolve_device(names, name)
+        .map_err(|problem| Error::Device(format!("{problem}; `oppredict devices` lists GPUs in its second table")))?;
     Ok(list_devices().iter().find(|device| device.name == known).expect("a name of the table"))
 }
 
@@ -122,6 +119,9 @@ mod tests {
         let near = find_device("NVIDIA H201").expect_err("no such device").to_string();
         assert!(near.contains("did you mean `NVIDIA H200`"), "{near}");
         let listed_elsewhere = find_device("T4").expect_err("no data sheet").to_string();
-        assert!(listed_elsewhere.ends_with("language models need a GPU of its second table"), "{listed_elsewhere}");
+        assert!(
+            listed_elsewhere.ends_with("; `oppredict devices` lists GPUs in its second table"),
+            "{listed_elsewhere}"
+        );
     }
 }

@@ -21,6 +21,8 @@ const MOST_IMPLAUSIBLE: f64 = 0.05;
 /// Smallest plausible ratio of a kernel's mean power to that of the next smaller and next larger kernel of the layer.
 /// Meters that read while the device idles show less, sometimes a third.
 const LEAST_OF_NEIGHBOURS: f64 = 0.75;
+/// Sizes that a row may lack.
+const OPTIONAL_SIZES: [&str; 5] = ["past", "window", "tensor_parallel", "expert_parallel", "matrices"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
@@ -62,10 +64,7 @@ impl Measurements {
             let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
             let table_mapping = mapping_of_file(path, &table, mapping).map_err(wrong)?;
             all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
-            return match all.rows.is_empty() {
-                true => Err(Error::Data(format!("the table `{}` has no usable row", path.display()))),
-                false => Ok(all),
-            };
+            return all.check_rows(path);
         }
         std::fs::metadata(path).map_err(|error| Error::Data(format!("cannot open `{}`: {error}", path.display())))?;
         for table_mapping in &mapping.tables {
@@ -77,10 +76,21 @@ impl Measurements {
                 all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
             }
         }
-        match all.rows.is_empty() {
+        match all.provenance.is_empty() {
             true => Err(Error::Data(format!("the folder `{}` has none of the mapping's tables", path.display()))),
-            false => Ok(all),
+            false => all.check_rows(path),
         }
+    }
+
+    /// Returns an error with the reasons if no row is left.
+    fn check_rows(self, path: &Path) -> Result<Measurements> {
+        if !self.rows.is_empty() {
+            return Ok(self);
+        }
+        let reasons: Vec<String> =
+            self.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+        let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+        Err(Error::Data(format!("`{}` has no usable row{reasons}", path.display())))
     }
 
     pub fn add_table(&mut self, source: &Mapping, mapping: &TableMapping, table: &Table) -> Parsed<()> {
@@ -89,7 +99,7 @@ impl Measurements {
         let (mut implausible, before) = (BTreeMap::<(u16, &str), u64>::new(), self.rows.len());
         let mut counts = BTreeMap::<(u16, &str), u64>::new();
         for row in 0..table.rows {
-            if let Some(fault) = columns.known_fault(row) {
+            if let Some(fault) = columns.known_fault(row).or_else(|| columns.missing_number(row)) {
                 *self.left_out.entry(fault.to_owned()).or_default() += 1;
                 continue;
             }
@@ -419,6 +429,20 @@ impl<'a> Columns<'a> {
         fault.map(|fault| fault.reason.as_str())
     }
 
+    /// Returns the reason if a row lacks its time, its power or a size, as rows of failed runs do.
+    fn missing_number(&self, row: usize) -> Option<&'static str> {
+        let is_sound = |number: f64| number.is_finite() && number > 0.0;
+        let is_missing =
+            |word: &str, numbers: &Numbers<'_>| !OPTIONAL_SIZES.contains(&word) && numbers.value_at(row).is_nan();
+        if !is_sound(self.time[row]) {
+            return Some("time is not a positive number");
+        }
+        if self.power.is_some_and(|(watts, limit)| !is_sound(watts[row]) || !is_sound(limit[row])) {
+            return Some("power is not a positive number");
+        }
+        self.sizes.iter().any(|(word, numbers)| is_missing(word, numbers)).then_some("a size is missing")
+    }
+
     fn matches(&self, row: usize, conditions: &BTreeMap<String, String>) -> bool {
         conditions.iter().all(|(name, wanted)| match self.table.find_column(name).map(|column| &column.cells) {
             Some(Cells::Words { words, codes }) => words[codes[row] as usize] == *wanted,
@@ -499,19 +523,13 @@ impl<'a> Columns<'a> {
     }
 
     fn read_measurement(&self, row: usize) -> Parsed<Measurement> {
-        let seconds = self.time[row] * self.mapping.time.unit.in_seconds();
-        let power = self.power.map(|(watts, limit)| (watts[row], limit[row]));
-        let is_sound = |number: f64| number.is_finite() && number > 0.0;
-        if !is_sound(seconds) || power.is_some_and(|(watts, limit)| !is_sound(watts) || !is_sound(limit)) {
-            return Err(format!("row {}: the time or the power is not a positive number", row + 1));
-        }
         Ok(Measurement {
             kernel: self.build_kernel(row)?,
             device: self.device.value_at(row),
             framework: self.framework.as_ref().map_or(0, |coded| coded.value_at(row)),
             choice: self.choice.as_ref().map_or(0, |coded| coded.value_at(row)),
-            seconds,
-            power,
+            seconds: self.time[row] * self.mapping.time.unit.in_seconds(),
+            power: self.power.map(|(watts, limit)| (watts[row], limit[row])),
         })
     }
 

@@ -1,6 +1,8 @@
 //! Memory of a model on each GPU of a replica: weights, key-value cache and activations.
 
-use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, LinearAttention};
+use crate::architecture::{
+    Architecture, Attention, AttentionGroup, GroupedAttention, LatentAttention, LinearAttention,
+};
 use crate::device::GpuFacts;
 use crate::plan::{Formats, Parallelism, STATE_BYTES};
 use crate::scheme::Scheme;
@@ -99,7 +101,8 @@ impl WeightCounts {
     fn count_weights(model: &Architecture, parallelism: Parallelism) -> WeightCounts {
         let (hidden, tensor) = (model.hidden as f64, parallelism.tensor as f64);
         let embeddings = if model.has_tied_embeddings { 1.0 } else { 2.0 };
-        let dense = model.dense_layers as f64 * 3.0 * hidden * model.intermediate as f64 / tensor;
+        let per_width = model.matrices as f64 * hidden;
+        let dense = (model.dense_layers + model.double_layers) as f64 * per_width * model.intermediate as f64 / tensor;
         let attention = match &model.attention {
             Attention::Grouped(attention) => grouped_weights(model, attention, parallelism),
             Attention::Latent(attention) => latent_weights(model, attention, parallelism),
@@ -107,22 +110,38 @@ impl WeightCounts {
         let norms = 2.0 * model.layers as f64 * hidden + hidden;
         let vocabulary = embeddings * hidden * model.vocabulary as f64 / tensor;
         let of_experts = model.experts.map_or((0.0, 0.0, 0.0), |experts| {
-            let (layers, per_expert) = (experts.layers as f64, 3.0 * hidden * experts.intermediate as f64);
+            let (layers, per_expert) = (experts.layers as f64, per_width * experts.intermediate as f64);
             let routed = layers * experts.experts as f64 * per_expert / parallelism.device_count() as f64;
-            let shared = layers * 3.0 * hidden * experts.shared_intermediate as f64 / tensor;
+            let shared = layers * per_width * experts.shared_intermediate as f64 / tensor;
             (routed, shared, layers * hidden * experts.experts as f64)
         });
         let (experts, shared, routers) = of_experts;
-        WeightCounts { linear: attention + dense + shared, experts, plain: vocabulary + norms + routers }
+        let layers = model.layers as f64;
+        // Every GPU has all projections of the inputs and of the streams, but a part of the embeddings.
+        let (inputs, input_embeddings) = model.layer_inputs.map_or((0.0, 0.0), |inputs| {
+            let width = layers * inputs.width as f64;
+            (3.0 * hidden * width, width * inputs.vocabulary as f64 / tensor)
+        });
+        let streams = model.streams.map_or(0.0, |streams| {
+            2.0 * hidden * ((streams.count - 1) as f64 * hidden + layers * streams.residual_rank as f64)
+        });
+        WeightCounts {
+            linear: attention + dense + shared + inputs + streams,
+            experts,
+            plain: vocabulary + input_embeddings + norms + routers,
+        }
     }
 }
 
 fn grouped_weights(model: &Architecture, attention: &GroupedAttention, parallelism: Parallelism) -> f64 {
     let hidden = model.hidden as f64;
-    let (heads, kv_heads) = (attention.heads / parallelism.tensor, (attention.kv_heads / parallelism.tensor).max(1));
+    let heads = attention.heads / parallelism.tensor;
     let gates = if attention.has_output_gate { heads } else { 0 };
-    let full_layers = model.layers - attention.linear.map_or(0, |linear| linear.layers);
-    let full = full_layers as f64 * hidden * ((2 * heads + gates + 2 * kv_heads) * attention.head_dim) as f64;
+    let of_group = |group: AttentionGroup| {
+        let kv_heads = (group.kv_heads / parallelism.tensor).max(1);
+        group.layers * (2 * heads + gates + group.kv_projections * kv_heads) * group.head_dim
+    };
+    let full = hidden * attention.split_layers(model.layers).map(of_group).iter().sum::<u64>() as f64;
     let linear = attention.linear.map_or(0.0, |linear| {
         let LinearAttention { layers, key_heads, value_heads, key_dim, value_dim } = linear;
         let width = 2 * key_heads * key_dim + 3 * value_heads * value_dim + 2 * value_heads;
@@ -154,16 +173,18 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
             model.layers as f64 * tokens as f64 * token_bytes
         }
         Attention::Grouped(attention) => {
-            let linear = attention.linear;
-            let full_layers = model.layers - attention.windowed_layers - linear.map_or(0, |linear| linear.layers);
-            let windowed = attention.windowed_layers as f64 * tokens.min(attention.window) as f64;
-            let keys = full_layers as f64 * tokens as f64 + windowed;
-            let kv_heads = (attention.kv_heads / parallelism.tensor).max(1);
-            let state = linear.map_or(0.0, |linear| {
+            let own_keys = |group: &AttentionGroup| group.kv_projections > 0;
+            let numbers = |group: AttentionGroup| {
+                let kept = group.window.map_or(tokens, |window| tokens.min(window));
+                let width = (group.kv_heads / parallelism.tensor).max(1) * group.head_dim;
+                group.layers as f64 * kept as f64 * width as f64
+            };
+            let keys: f64 = attention.split_layers(model.layers).into_iter().filter(own_keys).map(numbers).sum();
+            let state = attention.linear.map_or(0.0, |linear| {
                 let numbers = linear.layers * linear.value_heads * linear.key_dim * linear.value_dim;
                 STATE_BYTES * numbers as f64 / parallelism.tensor as f64
             });
-            2.0 * keys * (kv_heads * attention.head_dim) as f64 * formats.cache.byte_width() + state
+            2.0 * keys * formats.cache.byte_width() + state
         }
     }
 }
@@ -171,11 +192,13 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
 /// Estimates the bytes of activations in one forward pass: residual stream, widest layer and logits.
 fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u64, tokens: u64) -> f64 {
     let tokens = tokens.clamp(1, CHUNK_TOKENS).max(sequences.min(CHUNK_TOKENS));
-    let dense = 3 * model.intermediate.div_ceil(parallelism.tensor);
+    let widest = if model.double_layers > 0 { 2 * model.intermediate } else { model.intermediate };
+    let dense = model.matrices * widest.div_ceil(parallelism.tensor);
     let experts = model.experts.map_or(0, |experts| {
-        experts.top_k * (model.hidden + 3 * experts.intermediate.div_ceil(parallelism.expert_tensor()))
+        experts.top_k * (model.hidden + model.matrices * experts.intermediate.div_ceil(parallelism.expert_tensor()))
     });
-    let wide = 4 * model.hidden + dense.max(experts);
+    let other_streams = model.streams.map_or(0, |streams| streams.count - 1);
+    let wide = (4 + other_streams) * model.hidden + dense.max(experts);
     let logits = sequences * model.vocabulary.div_ceil(parallelism.tensor);
     ACTIVATION_BYTES * (tokens as f64 * wide as f64 + 2.0 * logits as f64)
 }

@@ -1,7 +1,8 @@
 //! Forward passes of a language model, as kernel calls of one GPU of a replica.
 
 use crate::architecture::{
-    Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention, SparseIndex,
+    Architecture, Attention, AttentionGroup, ExpertLayers, GroupedAttention, LatentAttention, LayerInputs,
+    LinearAttention, SparseIndex, Streams,
 };
 use crate::collectives::Collective;
 use crate::error::{Error, Result};
@@ -83,11 +84,12 @@ impl Parallelism {
                 (1..=heads.min(64)).filter(|size| heads.is_multiple_of(*size)).map(|size| size.to_string()).collect();
             return refused(format!("{tensor} GPUs cannot divide {heads} heads; fitting: {}", fitting.join(", ")));
         }
-        if let Attention::Grouped(GroupedAttention { kv_heads, .. }) = model.attention
-            && kv_heads % tensor != 0
-            && tensor % kv_heads != 0
-        {
-            return refused(format!("{tensor} GPUs cannot divide or share {kv_heads} key-value heads"));
+        if let Attention::Grouped(attention) = model.attention {
+            let misfits = |kv_heads: &u64| !kv_heads.is_multiple_of(tensor) && !tensor.is_multiple_of(*kv_heads);
+            let full = attention.full_heads.map(|heads| heads.kv_heads);
+            if let Some(kv_heads) = full.into_iter().chain([attention.kv_heads]).find(misfits) {
+                return refused(format!("{tensor} GPUs cannot divide or share {kv_heads} key-value heads"));
+            }
         }
         match model.experts {
             None if expert > 1 => {
@@ -148,6 +150,7 @@ pub fn plan_partial_pass(
         Attention::Latent(attention) => planner.latent_attention(&attention),
     }
     planner.feed_forward();
+    planner.side_streams();
     planner.around_layers();
     Ok(planner.calls)
 }
@@ -163,8 +166,10 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn push_call(&mut self, role: &'static str, count: u64, work: CallWork) {
-        if count > 0 {
-            self.calls.push(KernelCall { role, count, work });
+        match self.calls.iter_mut().find(|call| call.role == role && call.work == work) {
+            Some(call) => call.count += count,
+            None if count > 0 => self.calls.push(KernelCall { role, count, work }),
+            None => {}
         }
     }
 
@@ -186,19 +191,23 @@ impl Planner<'_> {
 
     fn grouped_attention(&mut self, attention: &GroupedAttention) {
         let tensor = self.parallelism.tensor;
-        let (heads, kv_heads) = (attention.heads / tensor, (attention.kv_heads / tensor).max(1));
-        let (hidden, head_dim) = (self.model.hidden, attention.head_dim);
-        let linear_layers = attention.linear.map_or(0, |linear| linear.layers);
-        let layers = self.model.layers - linear_layers;
-        let projected = heads * (1 + u64::from(attention.has_output_gate)) + 2 * kv_heads;
-        self.push_gemm("query, key, value", layers, projected * head_dim, hidden);
-        let numbers = 2.0 * (self.pass.token_count() * projected * head_dim) as f64;
-        self.push_pointwise("positions, cache", layers, numbers);
-        let window = Some(attention.window).filter(|_| attention.windowed_layers > 0);
-        let full_layers = layers - attention.windowed_layers;
-        self.push_attention("attention", full_layers, (heads, kv_heads, head_dim), None);
-        self.push_attention("attention, window", attention.windowed_layers, (heads, kv_heads, head_dim), window);
-        self.push_gemm("attention output", layers, hidden, heads * head_dim);
+        let (heads, hidden) = (attention.heads / tensor, self.model.hidden);
+        let groups = attention.split_layers(self.model.layers);
+        let groups = groups.map(|group| AttentionGroup { kv_heads: (group.kv_heads / tensor).max(1), ..group });
+        for AttentionGroup { layers, kv_heads, head_dim, kv_projections, .. } in groups {
+            let projected = heads * (1 + u64::from(attention.has_output_gate)) + kv_projections * kv_heads;
+            let role = if kv_projections > 0 { "query, key, value" } else { "query" };
+            self.push_gemm(role, layers, projected * head_dim, hidden);
+            let numbers = 2.0 * (self.pass.token_count() * projected * head_dim) as f64;
+            self.push_pointwise("positions, cache", layers, numbers);
+        }
+        for AttentionGroup { layers, window, kv_heads, head_dim, .. } in groups {
+            let role = if window.is_some() { "attention, window" } else { "attention" };
+            self.push_attention(role, layers, (heads, kv_heads, head_dim), window);
+        }
+        for AttentionGroup { layers, head_dim, .. } in groups {
+            self.push_gemm("attention output", layers, hidden, heads * head_dim);
+        }
         if let Some(linear) = attention.linear {
             self.linear_attention(&linear);
         }
@@ -297,13 +306,33 @@ impl Planner<'_> {
     }
 
     fn feed_forward(&mut self) {
-        let (hidden, tensor) = (self.model.hidden, self.parallelism.tensor);
-        let width = self.model.intermediate.div_ceil(tensor);
-        self.push_gemm("feed-forward gate, up", self.model.dense_layers, 2 * width, hidden);
-        self.push_pointwise("activation", self.model.dense_layers, 3.0 * (self.pass.token_count() * width) as f64);
-        self.push_gemm("feed-forward down", self.model.dense_layers, hidden, width);
+        let Architecture { hidden, intermediate, matrices, dense_layers, double_layers, .. } = *self.model;
+        let tokens = self.pass.token_count();
+        for (layers, width) in [(dense_layers - double_layers, intermediate), (double_layers, 2 * intermediate)] {
+            let width = width.div_ceil(self.parallelism.tensor);
+            self.push_gemm(first_role(matrices), layers, (matrices - 1) * width, hidden);
+            self.push_pointwise("activation", layers, (matrices * tokens * width) as f64);
+            self.push_gemm("feed-forward down", layers, hidden, width);
+        }
         if let Some(experts) = self.model.experts {
             self.expert_layers(&experts);
+        }
+    }
+
+    /// Adds the inputs of each layer and the streams next to that of the layers, whose matrices every GPU has.
+    fn side_streams(&mut self) {
+        let (layers, hidden, tokens) = (self.model.layers, self.model.hidden, self.pass.token_count());
+        if let Some(LayerInputs { width, .. }) = self.model.layer_inputs {
+            self.push_gemm("layer inputs", 1, layers * width, hidden);
+            self.push_gemm("layer input gate", layers, width, hidden);
+            self.push_gemm("layer input projection", layers, hidden, width);
+        }
+        if let Some(Streams { count, residual_rank }) = self.model.streams {
+            self.push_gemm("stream projections", 2 * (count - 1), hidden, hidden);
+            self.push_gemm("low-rank residual down", layers, residual_rank, hidden);
+            self.push_gemm("low-rank residual up", layers, hidden, residual_rank);
+            // Before and after each layer, all streams are read and written.
+            self.push_pointwise("streams", layers, 4.0 * (tokens * count * hidden) as f64);
         }
     }
 
@@ -314,7 +343,7 @@ impl Planner<'_> {
         self.push_call("router", experts.layers, CallWork::Kernel(Kernel::Gemm(router)));
         if experts.shared_intermediate > 0 {
             let width = experts.shared_intermediate.div_ceil(tensor);
-            self.push_gemm("shared expert gate, up", experts.layers, 2 * width, hidden);
+            self.push_gemm("shared expert gate, up", experts.layers, (self.model.matrices - 1) * width, hidden);
             self.push_gemm("shared expert down", experts.layers, hidden, width);
         }
         let kernel = Kernel::Experts(Experts {
@@ -325,7 +354,7 @@ impl Planner<'_> {
             top_k: experts.top_k,
             tensor_parallel: self.parallelism.expert_tensor(),
             expert_parallel: expert,
-            matrices: GATED_MATRICES,
+            matrices: self.model.matrices,
             distribution: Distribution::Balanced,
             scheme: self.formats.weights,
         });
@@ -364,6 +393,11 @@ impl Planner<'_> {
             self.push_call("all-gather of logits", 1, CallWork::Collective(gathered));
         }
     }
+}
+
+/// Returns the role of the first matrices of a feed-forward network.
+fn first_role(matrices: u64) -> &'static str {
+    if matrices == GATED_MATRICES { "feed-forward gate, up" } else { "feed-forward up" }
 }
 
 /// Returns the mean number of keys of a prompt's tokens: all earlier tokens and itself, or those that an index selects.

@@ -204,14 +204,10 @@ fn keys_that_describe_another_model_are_refused() {
     for (fields, reason) in [
         (json!({ "residual_moe": true }), "`residual_moe` is true: dense branches next to experts are not supported"),
         (json!({ "num_attention_groups": 1 }), "`num_attention_groups` is 1: attention layers of this form"),
-        (json!({ "global_head_dim": 512 }), "`global_head_dim` is 512: layers with heads of different sizes"),
-        (json!({ "hidden_size_per_layer_input": 256 }), "inputs of each layer are not supported"),
-        (json!({ "num_kv_shared_layers": 15 }), "`num_kv_shared_layers` is 15"),
-        (json!({ "use_double_wide_mlp": true }), "`use_double_wide_mlp` is true: layers of different widths"),
+        (json!({ "swa_head_dim": 192 }), "`swa_head_dim` is 192: layers with heads of different sizes"),
+        (json!({ "total_ut_steps": 4 }), "`total_ut_steps` is 4: layers that are computed repeatedly"),
         (json!({ "num_moe_experts": 64 }), unknown),
         (json!({ "expert_num": 64 }), unknown),
-        (json!({ "num_shared_expert": [1, 2] }), unknown),
-        (json!({ "top_k_experts": 8 }), unknown),
         (json!({ "head_dim": 192, "v_head_dim": 128 }), "`v_head_dim` is 128, but `head_dim` is 192"),
     ] {
         let error = refusal(&small(fields.clone()));
@@ -240,7 +236,10 @@ fn null_stands_for_the_default_and_wrong_types_are_named() {
     assert_eq!(parse(&small(json!({ "quantization_config": awq }))).quantisation.as_deref(), Some("awq"));
     for (config, reason) in [
         (small(json!({ "hidden_size": "64" })), "`hidden_size` is \"64\": invalid type: string"),
-        (small(json!({ "intermediate_size": [64, 64] })), "`intermediate_size` is [64,64]: invalid type: sequence"),
+        (small(json!({ "intermediate_size": [64, 32] })), "`intermediate_size` is [64,32]: layers of different sizes"),
+        (small(json!({ "intermediate_size": [] })), "`intermediate_size` is []: invalid type"),
+        (small(json!({ "num_shared_expert": [1, 2] })), "`num_shared_expert` is [1,2]: layers of different sizes"),
+        (small(json!({ "sliding_window_pattern": [6] })), "`sliding_window_pattern` is [6]: data did not match"),
         (json!({ "text_config": small(json!({ "vocab_size": -1 })) }), "`vocab_size` is -1: invalid value"),
         (small(json!({ "quantization_config": 8 })), "`quantization_config` is 8: invalid type"),
     ] {
@@ -334,15 +333,42 @@ fn queries_without_a_latent_vector_are_projected_directly() {
 }
 
 #[test]
-fn models_without_gates_or_answers_are_refused() {
-    let ungated = "have no gated feed-forward network and are not supported";
+fn networks_without_gates_have_two_matrices() {
+    let dense = |family: &str, sizes: [u64; 6], fields: Value| {
+        let [layers, hidden, vocabulary, heads, kv_heads, width] = sizes;
+        let mut config = small(json!({
+            "model_type": family, "num_hidden_layers": layers, "hidden_size": hidden, "vocab_size": vocabulary,
+            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "intermediate_size": width,
+        }));
+        config.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+        config
+    };
+    let starcoder = dense("starcoder2", [32, 4608, 49152, 36, 4, 18432], json!({ "hidden_act": "gelu_pytorch_tanh" }));
+    check_parameters(&starcoder, 7.17);
+    let untied = json!({ "tie_word_embeddings": false });
+    check_parameters(&dense("starcoder2", [40, 6144, 49152, 48, 4, 24576], untied), 15.96);
+    check_parameters(&dense("phi", [32, 2560, 51200, 32, 32, 10240], json!({ "hidden_act": "gelu_new" })), 2.78);
+    check_parameters(&dense("apertus", [32, 4096, 131072, 32, 8, 21504], json!({ "hidden_act": "xielu" })), 8.05);
+    let minitron = json!({ "hidden_act": "relu2", "head_dim": 128, "tie_word_embeddings": false });
+    check_parameters(&dense("nemotron", [32, 3072, 256000, 24, 8, 9216], minitron), 4.19);
+    let calls = decode_calls(&parse(&starcoder));
+    assert_eq!(product(&calls, "feed-forward up"), Some((32, 18432, 4608)));
+    assert_eq!(product(&calls, "feed-forward gate, up"), None);
+    // The squared activation of BitNet is behind a gate.
+    for (fields, matrices) in [
+        (json!({ "model_type": "bitnet", "hidden_act": "relu2" }), 3),
+        (json!({ "model_type": "arcee", "hidden_act": "relu2" }), 2),
+        (json!({ "hidden_act": "relu_squared" }), 2),
+    ] {
+        assert_eq!(parse(&small_experts(fields.clone())).matrices, matrices, "{fields}");
+    }
+}
+
+#[test]
+fn models_without_answers_or_with_other_keys_are_refused() {
     let no_text = "is not a model that generates text";
     for (fields, reason) in [
-        (json!({ "model_type": "nemotron", "hidden_act": "relu2" }), ungated),
-        (json!({ "model_type": "arcee", "hidden_act": "relu2" }), ungated),
-        (json!({ "model_type": "nemotron_h", "mlp_hidden_act": "relu2" }), ungated),
-        (json!({ "hidden_act": "relu_squared" }), ungated),
-        (json!({ "model_type": "apertus", "hidden_act": "xielu" }), ungated),
+        (json!({ "model_type": "falcon" }), "models of type `falcon` are described by other keys"),
         (json!({ "model_type": "bert", "architectures": ["BertForMaskedLM"] }), no_text),
         (json!({ "model_type": "xlm-roberta" }), no_text),
         (json!({ "model_type": "clip", "text_config": small(json!({ "model_type": "clip_text_model" })) }), no_text),
@@ -357,8 +383,6 @@ fn models_without_gates_or_answers_are_refused() {
         json!({ "architectures": ["LlamaForCausalLM"] }),
         json!({ "architectures": ["Mistral3ForConditionalGeneration"], "text_config": small(json!({})) }),
         json!({ "architectures": ["QWenLMHeadModel"], "hidden_act": "silu" }),
-        // The squared activation of BitNet is behind a gate.
-        json!({ "model_type": "bitnet", "hidden_act": "relu2" }),
     ] {
         assert_eq!(parse(&small(fields)).layers, 12);
     }

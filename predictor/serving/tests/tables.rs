@@ -62,6 +62,20 @@ fn rows_of_an_exception_have_its_sizes() {
 }
 
 #[test]
+fn rows_without_a_number_are_left_out() {
+    let good = "h100_sxm,a,fp8,64,512,512,0.01\n";
+    let bad = ["64,512,512,NaN", "64,512,512,", "64,512,512,0", "64,512,512,-1", ",512,512,0.01"];
+    let bad = bad.map(|row| format!("h100_sxm,a,fp8,{row}\n")).concat();
+    let all = read(MAPPING, &format!("{HEADER}{bad}{good}")).expect("rows");
+    assert_eq!(all.rows.len(), 1);
+    let reasons: Vec<(&str, u64)> = all.left_out.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(reasons, [("a size is missing", 1), ("time is not a positive number", 4)]);
+    let none = read(MAPPING, &format!("{HEADER}{bad}")).expect_err("no row is left");
+    let reasons = "has no usable row (1 rows: a size is missing, 4 rows: time is not a positive number)";
+    assert!(none.ends_with(reasons), "{none}");
+}
+
+#[test]
 fn power_far_below_both_neighbours_is_left_out() {
     let mapping = MAPPING.replace("sizes =", "power = { watts = \"power_w\", limit = \"limit_w\" }\nsizes =");
     let row = |m: u32, watts: f64| format!("h100_sxm,a,fp8,{m},512,512,0.01,{watts},700\n");

@@ -3,7 +3,7 @@
 //! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
 use super::in_memory::{ArgumentValue, Slice, Trace};
-use crate::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
+use crate::writer::sink::{Count, Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
 use crate::writer::{Sort, WrittenTrack};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -89,6 +89,14 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
     let members = merge_members(parts);
     let heading = Heading { tracks: &plan.tracks, keys: &keys, members: &members };
     let mut sink = Sink::new(format, heading, out, limit)?;
+    for (Part { trace, offset_ns, .. }, own) in parts.iter().zip(&plan.parts) {
+        let count = |(track, at_ns, value): &(u32, i64, f64)| Count {
+            track: own.tracks[*track as usize],
+            at_ns: at_ns + offset_ns,
+            value: *value,
+        };
+        sink.add_counts(trace.values.iter().map(count));
+    }
     for (part, own) in parts.iter().zip(&plan.parts) {
         let Part { trace, offset_ns, .. } = part;
         let (arrows, _) = trace.assign_arrows();
@@ -122,9 +130,6 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
                 flows: &flows,
                 arguments: &arguments,
             })?;
-        }
-        for (track, at_ns, value) in &trace.values {
-            sink.write_count(own.tracks[*track as usize], at_ns + offset_ns, *value)?;
         }
     }
     sink.finish_trace()

@@ -87,6 +87,9 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 
     pub fn write_count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+        if value.is_nan() {
+            return Ok(());
+        }
         let (unit, name) = match &self.heading.tracks[track].sort {
             Sort::Counter(unit) if !unit.is_empty() => (*unit, &self.heading.tracks[track].name),
             _ => ("value", &self.heading.tracks[track].name),
@@ -180,9 +183,8 @@ fn put_text(line: &mut Vec<u8>, text: &str) {
 }
 
 fn put_number(line: &mut Vec<u8>, value: f64) {
-    // JSON cannot represent infinities and NaN.
-    let value = if value.is_finite() { value } else { 0.0 };
-    value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
+    // JSON has no infinities, for which the largest numbers stand; NaN becomes `null`.
+    value.clamp(f64::MIN, f64::MAX).serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
 fn put_micros(line: &mut Vec<u8>, ns: i64) {
@@ -203,4 +205,26 @@ fn put_arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, ShownAr
         }
     }
     line.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinities_are_the_largest_numbers() {
+        let written = |value| {
+            let mut line = Vec::new();
+            put_number(&mut line, value);
+            String::from_utf8(line).expect("a text")
+        };
+        for (value, text) in [
+            (0.5, "0.5"),
+            (f64::INFINITY, "1.7976931348623157e+308"),
+            (f64::NEG_INFINITY, "-1.7976931348623157e+308"),
+            (f64::NAN, "null"),
+        ] {
+            assert_eq!(written(value), text);
+        }
+    }
 }

@@ -13,8 +13,18 @@ pub enum Format {
 
 pub struct Sink<'a, W: Write> {
     form: SinkForm<'a, W>,
+    /// Values of counters that are not written yet, the earliest last.
+    counts: Vec<Count>,
     limit: u64,
     written: Written,
+}
+
+/// Value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count {
+    pub track: usize,
+    pub at_ns: i64,
+    pub value: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,10 +46,22 @@ impl<'a, W: Write> Sink<'a, W> {
             Format::Perfetto => SinkForm::Perfetto(PerfettoSink::new(heading, out)?),
             Format::Chrome => SinkForm::Chrome(ChromeSink::new(heading, out)?),
         };
-        Ok(Sink { form, limit, written: Written::default() })
+        Ok(Sink { form, counts: Vec::new(), limit, written: Written::default() })
+    }
+
+    /// Adds values of counters. Each is written before the next slice that starts later, so that a trace that is cut by
+    /// its limit has values for its slices.
+    pub fn add_counts(&mut self, counts: impl IntoIterator<Item = Count>) {
+        self.counts.reverse();
+        self.counts.extend(counts);
+        self.counts.sort_by_key(|count| count.at_ns);
+        self.counts.reverse();
     }
 
     pub fn write_slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
+        while let Some(count) = self.counts.pop_if(|count| count.at_ns <= slice.start_ns) {
+            self.write_count(count)?;
+        }
         if !self.has_room() {
             return Ok(());
         }
@@ -49,7 +71,7 @@ impl<'a, W: Write> Sink<'a, W> {
         }
     }
 
-    pub fn write_count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+    fn write_count(&mut self, Count { track, at_ns, value }: Count) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
@@ -69,7 +91,10 @@ impl<'a, W: Write> Sink<'a, W> {
         has_room
     }
 
-    pub fn finish_trace(self) -> std::io::Result<(Written, W)> {
+    pub fn finish_trace(mut self) -> std::io::Result<(Written, W)> {
+        while let Some(count) = self.counts.pop() {
+            self.write_count(count)?;
+        }
         let left_out = self.written.left_out;
         let (bytes, out) = match self.form {
             SinkForm::Perfetto(sink) => sink.finish_trace(left_out)?,

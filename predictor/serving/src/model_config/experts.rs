@@ -10,7 +10,8 @@ impl ModelConfig {
     }
 
     pub(super) fn expert_layers(&self, layers: u64) -> Parsed<Option<ExpertLayers>> {
-        let least = if self.is_jamba() { 2 } else { 1 }; // A single expert of Jamba is a dense layer.
+        // A single expert of these families is a dense layer.
+        let least = if self.is_jamba() || self.model_type.starts_with("hunyuan") { 2 } else { 1 };
         let Some(experts) = self.num_experts.filter(|experts| *experts >= least) else { return Ok(None) };
         let intermediate = self.moe_intermediate_size.or(self.intermediate_size);
         let intermediate = require_bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
@@ -18,7 +19,9 @@ impl ModelConfig {
         let shared_count = self.n_shared_experts.or(shared_width.map(|_| 1));
         let shared = shared_count.map(|count| count.saturating_mul(shared_width.unwrap_or(intermediate)));
         let shared = shared.or(self.shared_expert_intermediate_size).or(self.shared_intermediate_size);
-        let shared = shared.or(self.is_llama4().then_some(intermediate)).unwrap_or(0);
+        let shared = shared.or(self.is_llama4().then_some(intermediate));
+        // The dense network next to the experts of Gemma 4 is computed like a shared expert.
+        let shared = shared.or(self.intermediate_size.filter(|_| self.enable_moe_block == Some(true))).unwrap_or(0);
         let placed = self.count_expert_layers(layers)?;
         if placed == 0 {
             return Err(format!("none of the {layers} layers has experts"));

@@ -3,8 +3,8 @@
 //! A configuration that has sizes of linear or state-space layers, but does not state which layers they are in a form
 //! that is known here, is refused: as a model with attention in every layer it would get wrong times.
 
-use super::{MAX_COUNT, MAX_WIDTH, ModelConfig, Parsed, PeriodicLayers, require_bounded};
-use crate::architecture::LinearAttention;
+use super::{MAX_COUNT, MAX_WIDTH, ModelConfig, Parsed, PeriodicLayers, WindowPattern, require_bounded};
+use crate::architecture::{LinearAttention, SharingLayers};
 use serde_json::Value;
 
 /// Default of `max_window_layers`.
@@ -90,6 +90,7 @@ struct StatedLayers {
 pub(super) struct LayerLayout {
     pub windowed_layers: u64,
     pub window: u64,
+    pub sharing: SharingLayers,
     pub linear: Option<LinearAttention>,
 }
 
@@ -133,7 +134,7 @@ fn refuse_layer(key: &str, word: &str, layer: usize, problem: &str) -> String {
 impl ModelConfig {
     pub(super) fn layer_layout(&self, layers: u64, hidden: u64) -> Parsed<LayerLayout> {
         self.check_layout_keys()?;
-        if self.sliding_window_pattern == Some(0) {
+        if matches!(self.sliding_window_pattern, Some(WindowPattern::Every(0))) {
             return Err("`sliding_window_pattern` is 0, but must be at least 1".to_owned());
         }
         if let Some(stated) = self.stated_layers(layers)? {
@@ -145,7 +146,25 @@ impl ModelConfig {
             0 => 0,
             _ => require_bounded(self.sliding_window, "sliding_window", MAX_WIDTH)?,
         };
-        Ok(LayerLayout { windowed_layers, window, linear: None })
+        let full = self.count_sharing(layers, |_| true)?;
+        if full > 0 && windowed_layers > 0 {
+            return Err("layers share keys and values, but `layer_types` does not state which have windows".to_owned());
+        }
+        Ok(LayerLayout { windowed_layers, window, sharing: SharingLayers { full, windowed: 0 }, linear: None })
+    }
+
+    /// Returns the number of layers of a kind that attend to the keys and values of an earlier layer.
+    fn count_sharing(&self, layers: u64, is_wanted: impl Fn(u64) -> bool) -> Parsed<u64> {
+        let last = self.num_kv_shared_layers.unwrap_or(0);
+        if last >= layers {
+            return Err(format!("`num_kv_shared_layers` is {last}, but must be less than the {layers} layers"));
+        }
+        let group = match self.use_cla {
+            Some(true) => require_bounded(self.cla_share_factor, "cla_share_factor", MAX_COUNT)?,
+            _ => 1,
+        };
+        let is_sharing = |layer: &u64| *layer >= layers - last || !layer.is_multiple_of(group);
+        Ok((0..layers).filter(|layer| is_sharing(layer) && is_wanted(*layer)).count() as u64)
     }
 
     /// Returns an error for layers other than full attention in a model with latent attention.
@@ -238,7 +257,29 @@ impl ModelConfig {
             let interval = require_bounded(Some(interval), key, MAX_COUNT)?;
             return place(key, LayerKind::Linear, &|layer| (layer + 1).is_multiple_of(interval));
         }
+        if let Some(WindowPattern::Letters(letters)) = &self.sliding_window_pattern {
+            return self.parse_letters(letters, layers);
+        }
         self.chunked_layers(layers)
+    }
+
+    fn parse_letters(&self, letters: &str, layers: u64) -> Parsed<Option<StatedLayers>> {
+        let key = "sliding_window_pattern";
+        if !self.uses_window() {
+            return Ok(None);
+        }
+        let parse = |(layer, letter): (usize, char)| match letter {
+            'L' => Ok(LayerKind::Window),
+            'G' => Ok(LayerKind::Full),
+            _ => Err(refuse_layer(key, &letter.to_string(), layer, "known types are L and G")),
+        };
+        let period = letters.chars().enumerate().map(parse).collect::<Parsed<Vec<_>>>()?;
+        let mut kinds: Vec<LayerKind> = period.into_iter().cycle().take(layers as usize).collect();
+        match kinds.last_mut() {
+            Some(last) => *last = LayerKind::Full,
+            None => return Err(format!("`{key}` has no letters")),
+        }
+        Ok(Some(StatedLayers { key, kinds }))
     }
 
     fn parse_kinds(&self, key: &str, words: &[String], layers: u64) -> Parsed<Vec<LayerKind>> {
@@ -296,6 +337,15 @@ impl ModelConfig {
             }
         }
         let mut layout = LayerLayout::default();
+        let is_full = |layer: u64| stated.kinds[layer as usize] == LayerKind::Full;
+        let layers = stated.kinds.len() as u64;
+        layout.sharing.full = self.count_sharing(layers, is_full)?;
+        layout.sharing.windowed = self.count_sharing(layers, |layer| !is_full(layer))?;
+        if let Some(kind) = [LayerKind::Linear, LayerKind::Mamba].into_iter().find(|kind| count(*kind) > 0)
+            && layout.sharing != SharingLayers::default()
+        {
+            return Err(stated.refuse(kind, "other layers share keys and values"));
+        }
         for (kind, size, field) in [
             (LayerKind::Window, self.sliding_window, "sliding_window"),
             (LayerKind::Chunk, self.attention_chunk_size, "attention_chunk_size"),
@@ -334,7 +384,11 @@ impl ModelConfig {
         if self.is_qwen() {
             return layers.saturating_sub(self.max_window_layers.unwrap_or(MAX_WINDOW_LAYERS));
         }
-        let stated = self.sliding_window_pattern.or(self.global_attn_every_n_layers.filter(|pattern| *pattern > 0));
+        let pattern = match self.sliding_window_pattern {
+            Some(WindowPattern::Every(pattern)) => Some(pattern),
+            _ => None,
+        };
+        let stated = pattern.or(self.global_attn_every_n_layers.filter(|pattern| *pattern > 0));
         match stated.or(self.default_window_pattern()) {
             // Every `pattern`-th layer attends to all tokens.
             Some(pattern) => layers - layers / pattern,
@@ -345,7 +399,7 @@ impl ModelConfig {
     fn default_window_pattern(&self) -> Option<u64> {
         match self.model_type.as_str() {
             "gemma2" | "gpt_oss" => Some(2),
-            "afmoe" | "cohere2" => Some(4),
+            "afmoe" | "cohere2" | "exaone4" => Some(4),
             "gemma3" | "gemma3_text" => Some(6),
             _ => None,
         }

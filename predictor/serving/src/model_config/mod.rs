@@ -4,8 +4,11 @@ mod experts;
 mod layers;
 mod unread;
 
-use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, SparseIndex};
+use crate::architecture::{
+    Architecture, Attention, FullHeads, GroupedAttention, LatentAttention, LayerInputs, SparseIndex, Streams,
+};
 use crate::error::{Error, Result};
+use crate::kernel::GATED_MATRICES;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
 const MAX_WIDTH: u64 = 1 << 24;
-/// Unsupported model families: their feed-forward network has no gate, so it has two matrices instead of three.
-const UNGATED: [&str; 10] =
-    ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "mpt", "nemotron", "opt", "phi", "starcoder2"];
+/// Model families whose feed-forward network has no gate, so it has two matrices instead of three.
+const UNGATED: [&str; 4] = ["gpt_neox", "nemotron", "phi", "starcoder2"];
 /// Activations of feed-forward networks without a gate.
 const UNGATED_ACTIVATIONS: [&str; 3] = ["relu2", "relu_squared", "xielu"];
 /// Model families with an activation of `UNGATED_ACTIVATIONS` behind a gate.
 const GATED: [&str; 1] = ["bitnet"];
+/// Model families that are described by other keys.
+const OTHER_KEYS: [&str; 6] = ["bloom", "falcon", "gpt2", "gpt_neo", "mpt", "opt"];
 const ENCODERS: [&str; 14] = [
     "albert",
     "bert",
@@ -39,7 +43,8 @@ const ENCODERS: [&str; 14] = [
 /// Parts of the names of classes that generate text.
 const GENERATORS: [&str; 3] = ["CausalLM", "ConditionalGeneration", "LMHead"];
 /// Model types with tied input and output embeddings by default, as are all types of `TIED_PREFIXES`.
-const TIED: [&str; 9] = ["bloom", "ernie4_5", "ernie4_5_moe", "falcon", "gpt2", "mpt", "opt", "smollm3", "vaultgemma"];
+const TIED: [&str; 10] =
+    ["bloom", "ernie4_5", "ernie4_5_moe", "falcon", "gpt2", "mpt", "opt", "smollm3", "starcoder2", "vaultgemma"];
 const TIED_PREFIXES: [&str; 2] = ["cohere", "gemma"];
 /// Model types with latent attention.
 const LATENT: [&str; 4] = ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"];
@@ -57,7 +62,15 @@ pub(crate) struct ModelConfig {
     hidden_size: Option<u64>,
     vocab_size: Option<u64>,
     tie_word_embeddings: Option<bool>,
+    #[serde(default, deserialize_with = "read_shared")]
     intermediate_size: Option<u64>,
+    /// Gemma 4: layers that share keys and values have twice the width.
+    use_double_wide_mlp: Option<bool>,
+    /// Width of the inputs of each layer in Gemma, and their number of embeddings.
+    hidden_size_per_layer_input: Option<u64>,
+    vocab_size_per_layer_input: Option<u64>,
+    altup_num_inputs: Option<u64>,
+    laurel_rank: Option<u64>,
     /// Width of the dense layers of Llama 4, where `intermediate_size` is that of the experts.
     intermediate_size_mlp: Option<u64>,
     hidden_act: Option<String>,
@@ -66,9 +79,18 @@ pub(crate) struct ModelConfig {
     num_key_value_heads: Option<u64>,
     head_dim: Option<u64>,
     attn_output_gate: Option<bool>,
+    /// Sizes of the layers of Gemma 4 with full attention, and whether their values are projected like keys.
+    global_head_dim: Option<u64>,
+    num_global_key_value_heads: Option<u64>,
+    attention_k_eq_v: Option<bool>,
+    /// Number of last layers that attend to the keys and values of an earlier layer.
+    num_kv_shared_layers: Option<u64>,
+    /// Hunyuan: one of `cla_share_factor` layers has keys and values, to which the others attend.
+    use_cla: Option<bool>,
+    cla_share_factor: Option<u64>,
     sliding_window: Option<u64>,
     use_sliding_window: Option<bool>,
-    sliding_window_pattern: Option<u64>,
+    sliding_window_pattern: Option<WindowPattern>,
     /// Name of `sliding_window_pattern` in AFMoE.
     global_attn_every_n_layers: Option<u64>,
     max_window_layers: Option<u64>,
@@ -103,11 +125,20 @@ pub(crate) struct ModelConfig {
     index_topk: Option<u64>,
     index_n_heads: Option<u64>,
     index_head_dim: Option<u64>,
-    #[serde(alias = "num_local_experts", alias = "n_routed_experts", alias = "moe_num_experts")]
+    #[serde(
+        default,
+        deserialize_with = "read_shared",
+        alias = "num_local_experts",
+        alias = "n_routed_experts",
+        alias = "moe_num_experts"
+    )]
     num_experts: Option<u64>,
-    #[serde(alias = "moe_k")]
+    #[serde(default, deserialize_with = "read_shared", alias = "moe_k", alias = "moe_topk", alias = "top_k_experts")]
     num_experts_per_tok: Option<u64>,
+    #[serde(default, deserialize_with = "read_shared")]
     moe_intermediate_size: Option<u64>,
+    /// Gemma 4: a dense network next to the experts of each layer.
+    enable_moe_block: Option<bool>,
     #[serde(alias = "num_dense_layers")]
     first_k_dense_replace: Option<u64>,
     /// First layer with experts in Ernie, and the last one: −1 is the last layer.
@@ -120,7 +151,13 @@ pub(crate) struct ModelConfig {
     interleave_moe_layer_step: Option<u64>,
     expert_layer_period: Option<u64>,
     expert_layer_offset: Option<u64>,
-    #[serde(alias = "num_shared_experts", alias = "moe_num_shared_experts")]
+    #[serde(
+        default,
+        deserialize_with = "read_shared",
+        alias = "num_shared_expert",
+        alias = "num_shared_experts",
+        alias = "moe_num_shared_experts"
+    )]
     n_shared_experts: Option<u64>,
     /// Width of one shared expert of Ling, if other than that of the routed experts.
     moe_shared_expert_intermediate_size: Option<u64>,
@@ -139,6 +176,15 @@ pub(crate) struct ModelConfig {
 enum LayerFrequency {
     Every(u64),
     Flags(Vec<u64>),
+}
+
+/// Every n-th layer has full attention and the others have windows, or a letter for each layer: `L` (local) for a
+/// window, `G` (global) for full attention. Letters are repeated, and the last layer has full attention.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WindowPattern {
+    Every(u64),
+    Letters(String),
 }
 
 /// Layers `i` of a kind with `i % period == offset`.
@@ -165,6 +211,17 @@ fn read_or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
 /// Reads a field that is present, `null` or not.
 fn read_stated<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(value).map(Some)
+}
+
+/// Reads a field that may have one entry for each layer, which must be equal.
+fn read_shared<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<u64>, D::Error> {
+    let value = Value::deserialize(value)?;
+    let one = match value.as_array().map(Vec::as_slice) {
+        Some([first, others @ ..]) if others.iter().all(|other| other == first) => first.clone(),
+        Some([_, ..]) => return Err(serde::de::Error::custom("layers of different sizes are not supported")),
+        _ => value,
+    };
+    Option::deserialize(one).map_err(serde::de::Error::custom)
 }
 
 type Parsed<T> = std::result::Result<T, String>;
@@ -247,33 +304,62 @@ impl ModelConfig {
             quantises_experts_only: experts.is_some() && kept.iter().any(|module| module.ends_with("self_attn")),
             quantisation: self.quantization_config.as_ref().and_then(|of| of.quant_method.clone()),
             attention: self.parse_attention(layers)?,
+            matrices: if self.has_gates() { GATED_MATRICES } else { GATED_MATRICES - 1 },
             intermediate: match dense_layers {
                 0 => 0,
                 _ => require_bounded(dense_width, "intermediate_size", MAX_WIDTH)?,
             },
             dense_layers,
+            double_layers: match self.use_double_wide_mlp {
+                Some(true) => self.num_kv_shared_layers.unwrap_or(0).min(dense_layers),
+                _ => 0,
+            },
             experts,
+            layer_inputs: self.layer_inputs()?,
+            streams: self.streams()?,
             max_tokens: self.max_position_embeddings,
             uncounted_parts: parts.iter().filter(|(_, part)| part.is_some()).map(|(part, _)| *part).collect(),
         })
     }
 
-    /// Returns an error for models that do not generate text, and for feed-forward networks without a gate.
+    /// Returns an error for models that do not generate text, and for those with keys that are not read.
     fn check_family(&self) -> Parsed<()> {
         let family = self.model_type.as_str();
         if ENCODERS.contains(&family) {
             return Err(format!("`{family}` is not a model that generates text"));
         }
-        if UNGATED.contains(&family) {
-            return Err(format!("models of type `{family}` have no gated feed-forward network and are not supported"));
+        if OTHER_KEYS.contains(&family) {
+            return Err(format!("models of type `{family}` are described by other keys and are not supported"));
         }
+        Ok(())
+    }
+
+    /// Returns whether the feed-forward networks have gates.
+    fn has_gates(&self) -> bool {
+        let family = self.model_type.as_str();
         let mut activations = [&self.hidden_act, &self.mlp_hidden_act].into_iter().flatten();
-        match activations.find(|activation| UNGATED_ACTIVATIONS.contains(&activation.as_str())) {
-            Some(activation) if !GATED.contains(&family) => Err(format!(
-                "models with the activation `{activation}` have no gated feed-forward network and are not supported"
-            )),
-            _ => Ok(()),
+        let is_ungated = |activation: &String| UNGATED_ACTIVATIONS.contains(&activation.as_str());
+        GATED.contains(&family) || !UNGATED.contains(&family) && !activations.any(is_ungated)
+    }
+
+    fn layer_inputs(&self) -> Parsed<Option<LayerInputs>> {
+        let Some(width) = self.hidden_size_per_layer_input.filter(|width| *width > 0) else { return Ok(None) };
+        let vocabulary = self.vocab_size_per_layer_input.or(self.vocab_size);
+        Ok(Some(LayerInputs {
+            width: require_bounded(Some(width), "hidden_size_per_layer_input", MAX_WIDTH)?,
+            vocabulary: require_bounded(vocabulary, "vocab_size_per_layer_input", MAX_WIDTH)?,
+        }))
+    }
+
+    fn streams(&self) -> Parsed<Option<Streams>> {
+        let (count, rank) = (self.altup_num_inputs, self.laurel_rank);
+        if count.or(rank).is_none() {
+            return Ok(None);
         }
+        Ok(Some(Streams {
+            count: require_bounded(count, "altup_num_inputs", MAX_COUNT)?,
+            residual_rank: require_bounded(rank, "laurel_rank", MAX_WIDTH)?,
+        }))
     }
 
     fn has_tied_embeddings(&self) -> bool {
@@ -315,15 +401,36 @@ impl ModelConfig {
         if heads % kv_heads != 0 {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
         }
+        let head_dim = self.grouped_head_dim(hidden, heads)?;
         Ok(Attention::Grouped(GroupedAttention {
             heads,
             kv_heads,
-            head_dim: self.grouped_head_dim(hidden, heads)?,
+            head_dim,
+            full_heads: self.full_heads(heads, kv_heads, head_dim)?,
+            sharing: layout.sharing,
             // AFMoE has gates without a key.
             has_output_gate: self.attn_output_gate.unwrap_or(self.model_type == "afmoe"),
             windowed_layers: layout.windowed_layers,
             window: layout.window,
             linear: layout.linear,
+        }))
+    }
+
+    fn full_heads(&self, heads: u64, kv_heads: u64, head_dim: u64) -> Parsed<Option<FullHeads>> {
+        let projects_values = self.attention_k_eq_v != Some(true);
+        if self.global_head_dim.is_none() && projects_values {
+            return Ok(None);
+        }
+        // Without joint keys and values, Gemma 4 ignores this number.
+        let global_heads = self.num_global_key_value_heads.filter(|_| !projects_values);
+        let global_heads = require_bounded(global_heads.or(Some(kv_heads)), "num_global_key_value_heads", heads)?;
+        if !heads.is_multiple_of(global_heads) {
+            return Err(format!("{heads} heads cannot share {global_heads} key-value heads equally"));
+        }
+        Ok(Some(FullHeads {
+            kv_heads: global_heads,
+            head_dim: require_bounded(self.global_head_dim.or(Some(head_dim)), "global_head_dim", MAX_WIDTH)?,
+            projects_values,
         }))
     }
 

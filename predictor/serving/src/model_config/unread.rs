@@ -7,34 +7,15 @@ use super::{ModelConfig, Parsed};
 use serde_json::Value;
 
 /// What the keys describe, and the keys.
-const UNREAD_KEYS: [(&str, &[&str]); 6] = [
+const UNREAD_KEYS: [(&str, &[&str]); 5] = [
     (
         "layers with heads of different sizes or numbers",
-        &[
-            "attention_other_setting",
-            "global_head_dim",
-            "num_global_key_value_heads",
-            "swa_head_dim",
-            "swa_num_attention_heads",
-            "swa_num_key_value_heads",
-        ],
+        &["attention_other_setting", "swa_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads"],
     ),
-    (
-        "attention layers of this form",
-        &[
-            "attention_k_eq_v",
-            "multi_query_group_num",
-            "num_attention_groups",
-            "num_kv_shared_layers",
-            "o_lora_rank",
-            "share_q_dim",
-            "use_cla",
-        ],
-    ),
-    ("inputs of each layer", &["altup_num_inputs", "hidden_size_per_layer_input", "laurel_rank"]),
-    ("dense branches next to experts", &["enable_moe_block", "parallel_attn_mlp_res", "residual_moe"]),
+    ("attention layers of this form", &["multi_query_group_num", "num_attention_groups", "o_lora_rank", "share_q_dim"]),
+    ("dense branches next to experts", &["parallel_attn_mlp_res", "residual_moe"]),
     ("expert layers of this form", &["moe_latent_size", "moe_layers_enum", "share_expert_dim"]),
-    ("layers of different widths, or layers that are computed repeatedly,", &["total_ut_steps", "use_double_wide_mlp"]),
+    ("layers that are computed repeatedly", &["total_ut_steps"]),
 ];
 /// Words between the underscores of keys that count something.
 const COUNT_WORDS: [&str; 3] = ["count", "n", "num"];
