@@ -113,7 +113,8 @@ impl Store {
         Ok(is_sound)
     }
 
-    /// Exports the selected records into one sorted file, written atomically. An unwritable path fails before reading.
+    /// Exports the selected records into one sorted file, written atomically. An unwritable path fails before reading,
+    /// as does a path in the store, whose folders contain only files of the store.
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
@@ -132,6 +133,7 @@ impl Store {
                     }
                 });
                 receiver.into_iter().try_for_each(|batch| {
+        self.refuse_inside(path)?;
                     let batch = batch?;
                     rows += batch.len() as u64;
                     writer.write_batch(&batch)
@@ -159,6 +161,18 @@ impl Store {
             let mut rows = Vec::new();
             while rows.len() < SEAL_AT_ROWS
                 && let Some(record) = records.next().transpose()?
+    fn refuse_inside(&self, path: &Path) -> Result<()> {
+        let place = path.canonicalize().unwrap_or_else(|_| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+        });
+        let root = self.root.canonicalize().context("opening", &self.root)?;
+        if place.starts_with(&root) {
+            return Err(Error::InsideStore { path: path.to_owned(), folder: self.root.clone() });
+        }
+        Ok(())
+    }
+
             {
                 if let Some(problem) = find_problem(&record, check) {
                     let (counted, number) = records.record_position();
