@@ -25,6 +25,29 @@ fn seal(store: &Store, records: &[Record]) {
 }
 
 #[test]
+fn medians_far_from_the_samples_are_refused() {
+    let imported = |samples_ns: &[f64], n: i64| {
+        let (folder, store) = new_store();
+        seal(&store, &[Record { samples_ns: samples_ns.to_vec(), n, ..measured(1) }]);
+        let path = folder.path().join("rows.jsonl");
+        store.export(&path, Format::JsonLines, Choose::All).unwrap();
+        let (_other, other) = new_store();
+        Store::import(other.root(), &path, Format::JsonLines)
+            .map(|report| report.rows)
+            .map_err(|error| error.to_string())
+    };
+    // The median of `measured` is 1000.5 ns.
+    for (samples_ns, n) in [(&[][..], 3), (&[1000.5][..], 1), (&[990.0, 2000.0], 2), (&[1001.0, 1400.0], 9)] {
+        assert_eq!(imported(samples_ns, n), Ok(1), "{samples_ns:?}");
+    }
+    for (samples_ns, n) in [(&[1001.0, 1400.0][..], 2), (&[990.0, 999.0], 2), (&[1.0, 2.0], 9), (&[1e6], 9)] {
+        let error = imported(samples_ns, n).unwrap_err();
+        let is_named = error.contains("the median of 1000.5 ns contradicts the samples in `samples_ns`, from ");
+        assert!(is_named && error.contains("line 1"), "{samples_ns:?}: {error}");
+    }
+}
+
+#[test]
 fn exports_into_the_store_are_refused() {
     let (folder, store) = new_store();
     seal(&store, &[measured(1)]);

@@ -237,11 +237,11 @@ fn verify_journal(path: &Path, check: &RowCheck, report: &mut VerifyReport) -> R
     Ok(problems.describe())
 }
 
-/// Returns the problem of a record: a wrong key, or what the caller's check reports.
+/// Returns the problem of a record: a wrong key, a median far from the samples, or what the caller's check reports.
 pub(super) fn find_problem(record: &Record, check: &RowCheck) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
-        check(record)
+        samples_problem(record).or_else(|| check(record))
     } else {
         Some(format!("the key does not match the experiment, whose key is {key}"))
     }
@@ -261,3 +261,18 @@ impl VerifyReport {
         self.problems.push(Problem { file: file.to_owned(), problem });
     }
 }
+/// Returns why the samples of a record cannot have its median. The median of a selection of the samples may lie outside
+/// of the selection, but not far from it.
+fn samples_problem(record: &Record) -> Option<String> {
+    const ROUNDING: f64 = 1.0 + 1e-9;
+    const SELECTION: f64 = 10.0;
+    let samples = &record.samples_ns;
+    let (median_ns, low) = (record.median_ns?, samples.iter().copied().reduce(f64::min)?);
+    let high = samples.iter().copied().fold(low, f64::max);
+    let factor = if samples.len() as u64 == record.n as u64 { ROUNDING } else { SELECTION };
+    let is_possible = low / factor <= median_ns && median_ns <= high * factor;
+    (!is_possible).then(|| {
+        format!("the median of {median_ns} ns contradicts the samples in `samples_ns`, from {low} to {high} ns")
+    })
+}
+
