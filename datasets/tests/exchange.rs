@@ -24,6 +24,43 @@ fn seal(store: &Store, records: &[Record]) {
     journal.seal().unwrap();
 }
 
+/// A row whose columns changed after its key was computed; the hashes of its file are right.
+fn changed(number: u64) -> Record {
+    Record { threads: Some(64), ..measured(number) }
+}
+
+#[test]
+fn merges_copy_no_part_with_a_wrong_key() {
+    let (_from, from) = new_store();
+    seal(&from, &[measured(1)]);
+    seal(&from, &[measured(2), changed(3)]);
+    let (_to, to) = new_store();
+    let report = to.merge_from(&from).unwrap();
+    assert_eq!((report.parts, report.damage.len()), (1, 1), "{report:?}");
+    let damage = report.damage[0].to_string();
+    assert!(damage.contains("part-") && damage.contains("the key does not match the experiment"), "{damage}");
+    assert!(damage.contains("`dataset verify --quarantine`"), "{damage}");
+    assert!(to.verify().unwrap().problems.is_empty());
+    // The valid rows of the part follow once the part is repaired.
+    from.quarantine().unwrap();
+    let report = to.merge_from(&from).unwrap();
+    assert_eq!((report.parts, report.known, report.damage.len()), (1, 1, 0), "{report:?}");
+    assert_eq!(to.stats(Choose::All).unwrap().rows, 2);
+}
+
+#[test]
+fn merges_copy_no_row_of_a_journal_with_a_wrong_key() {
+    let (_from, from) = new_store();
+    let mut running = from.start_journal(origin()).unwrap();
+    for record in [measured(1), changed(2), measured(3), changed(4)] {
+        running.append(&record).unwrap();
+    }
+    let (_to, to) = new_store();
+    let report = to.merge_from(&from).unwrap();
+    assert_eq!((report.journal_rows, report.damage.len(), report.damage[0].lines), (2, 1, Some(2)), "{report:?}");
+    assert_eq!(to.stats(Choose::All).unwrap().rows, 2);
+}
+
 #[test]
 fn medians_far_from_the_samples_are_refused() {
     let imported = |samples_ns: &[f64], n: i64| {

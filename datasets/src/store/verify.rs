@@ -1,6 +1,6 @@
 //! Reads a whole store and reports problems without changing anything.
 
-use super::damage::part_damage;
+use super::damage::{Damage, part_damage};
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
@@ -91,6 +91,22 @@ impl Store {
         let mut rows = 0;
         let result = self.read_part(path, check, &mut rows);
         (rows, result)
+    }
+
+    /// Returns why a part must not be copied: damage, or a row that [`Store::verify_with`] rejects.
+    pub(super) fn part_problem(&self, path: &Path, check: &RowCheck) -> Result<Option<Damage>> {
+        if let Some(damage) = part_damage(path)? {
+            return Ok(Some(damage));
+        }
+        let problem = match self.verify_part(path, check).1 {
+            Err(error) if is_of_content(&error) => Some(error.to_string()),
+            result => result?,
+        };
+        let damage = |problem| {
+            let problem = format!("{problem}; `dataset verify --quarantine` of its store keeps the valid rows");
+            Damage { file: path.to_owned(), lines: None, problem }
+        };
+        Ok(problem.map(damage))
     }
 
     fn read_part(&self, path: &Path, check: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
@@ -247,20 +263,6 @@ pub(super) fn find_problem(record: &Record, check: &RowCheck) -> Option<String> 
     }
 }
 
-pub(super) fn is_of_content(error: &Error) -> bool {
-    matches!(error, Error::Row { .. } | Error::Damaged { .. })
-}
-
-impl VerifyReport {
-    fn note_problem(&mut self, file: &Path, result: Result<Option<String>>) {
-        let problem = match result {
-            Ok(None) => return,
-            Ok(Some(problem)) => problem,
-            Err(error) => error.to_string(),
-        };
-        self.problems.push(Problem { file: file.to_owned(), problem });
-    }
-}
 /// Returns why the samples of a record cannot have its median. The median of a selection of the samples may lie outside
 /// of the selection, but not far from it.
 fn samples_problem(record: &Record) -> Option<String> {
@@ -276,3 +278,17 @@ fn samples_problem(record: &Record) -> Option<String> {
     })
 }
 
+pub(super) fn is_of_content(error: &Error) -> bool {
+    matches!(error, Error::Row { .. } | Error::Damaged { .. })
+}
+
+impl VerifyReport {
+    fn note_problem(&mut self, file: &Path, result: Result<Option<String>>) {
+        let problem = match result {
+            Ok(None) => return,
+            Ok(Some(problem)) => problem,
+            Err(error) => error.to_string(),
+        };
+        self.problems.push(Problem { file: file.to_owned(), problem });
+    }
+}
