@@ -313,7 +313,11 @@ fn an_empty_space_is_rejected_with_its_settings() {
         }
     };
     refused("--only tile_z=4", "`only` names the axis `tile_z`, which no task of these models has", "hint: axes are ");
-    refused("--only tile_x=999", "`only` leaves no schedule of `matmul", "no requested setting of `tile_x`");
+    for (only, absent) in [("tile_x=999", "999"), ("tile_x=4,abc", "abc"), ("tile_x=4 --only tile_x=3.5", "3.5")] {
+        let message = format!("`only` names the setting `{absent}` of `tile_x`, which no task of these models has");
+        refused(&format!("--only {only}"), &message, "hint: settings of `tile_x` are 1, 2, ");
+    }
+    refused("--only tile_x=4,", "`--only tile_x=4,` is not an axis with settings", "write it as `tile_x=4,8`");
     refused(
         "--only tile_x=16 --only tile_c=16 --only block=32",
         "`only` leaves no schedule of `matmul",
