@@ -16,6 +16,18 @@ pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<ResolvedConfig> 
     Settings { tune: None, ..merge_settings(models, sweep)? }.resolve_here()
 }
 
+/// Returns the configuration of `build`, which compiles a sample of schedules.
+pub fn config_of_build(models: &Models, sweep: &Sweep) -> Result<ResolvedConfig> {
+    let settings = merge_settings(models, sweep)?;
+    if settings.tune.is_some() {
+        return Err(Failure::usage(
+            "`build` compiles a sample of schedules, but the configuration has a table `[tune]`",
+        )
+        .with_hint("remove the table; a search builds and measures in one command, `opcollect --iftune`"));
+    }
+    settings.resolve_here()
+}
+
 /// Returns the configuration of commands that may search, and may measure on a board.
 pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<ResolvedConfig> {
     // The number of a board's CPUs is known once it is reached. No board has more.
@@ -177,7 +189,17 @@ fn merge_tuning(settings: &mut Settings, tuning: &Tuning, sweep: &Sweep) -> Resu
     Ok(())
 }
 
-pub fn parse_filter(only: &[String]) -> Result<Filter> {
+/// Returns the restriction of schedule spaces by flags, or else that of the configuration file's table `[tune]`.
+pub fn space_filter(models: &Models, only: &[String]) -> Result<Filter> {
+    let flags = parse_filter(only)?;
+    if !flags.is_empty() {
+        return Ok(flags);
+    }
+    let tune = merge_settings(models, &Sweep::default())?.tune;
+    Ok(tune.and_then(|tune| tune.only).unwrap_or_default())
+}
+
+fn parse_filter(only: &[String]) -> Result<Filter> {
     Filter::parse_texts(only).map_err(|text| {
         Failure::usage(format!("`--only {text}` is not an axis with settings")).with_hint("write it as `tile_x=4,8`")
     })
