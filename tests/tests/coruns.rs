@@ -44,6 +44,7 @@ fn members_have_records_with_slowdowns_without_repetition() {
     let bench = Bench::new();
     bench.write("corun.toml", &config("cache_share = 0.25"));
     let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
+    assert_eq!(report["left_out"]["combinations"].as_u64(), Some(0), "{report}");
     // Three pairs of operators, and each operator with each partner: two records each.
     assert_eq!((report["combinations"].as_u64(), report["known_before"].as_u64()), (Some(7), Some(0)), "{report}");
     let records = stores::records(&bench.path("store"));

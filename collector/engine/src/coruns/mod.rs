@@ -7,7 +7,7 @@ pub use report::{CoRunMember, CoRunReport};
 use crate::bases::base_records;
 use crate::boards::MeasuredMachine;
 use crate::campaign::collect::{CampaignCallbacks, Outcomes};
-use crate::campaign::corun::plan::Operator;
+use crate::campaign::corun::plan::{LeftOut, Operator};
 use crate::campaign::corun::{CoRuns, Combination, plan_combinations, run_combinations, sample_operators};
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CoRun, Config, PlannedTask, planned_tasks};
@@ -36,6 +36,7 @@ pub struct CoRunCampaign {
     tasks: Vec<PlannedTask>,
     operators: Vec<Operator>,
     planned: Vec<Combination>,
+    left_out: LeftOut,
     target: Target,
     cache_bytes: u64,
     workers: Workers,
@@ -75,18 +76,29 @@ impl CoRunCampaign {
         }
         let (planned, left_out) = plan_combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
             .map_err(|error| wrong(&error))?;
-        if left_out > 0 {
-            observer.note(format!(
-                "{left_out} combinations were skipped: their members need more than {} cores",
-                cpus.len()
-            ));
+        let compiled = tasks.iter().filter(|planned| planned.partner.is_none()).count();
+        let left_out = LeftOut { operators: compiled - operators.len(), ..left_out };
+        for line in left_out.describe(&corun, cpus.len()) {
+            observer.note(line);
         }
         if planned.is_empty() {
             return Err(Failure::usage("no combination fits the cores of this machine")
                 .with_hint("give smaller `sizes`, fewer `threads`, or `parallel = [\"full\"]`"));
         }
         let cache_bytes = facts.last_level_cache_bytes().unwrap_or(0);
-        Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
+        Ok(CoRunCampaign {
+            config,
+            corun,
+            repeat,
+            tasks,
+            operators,
+            planned,
+            left_out,
+            target,
+            cache_bytes,
+            workers,
+            observer,
+        })
     }
 
     /// Runs the combinations that the store lacks, and reports all slowdowns. A signal ends the work early.
@@ -103,6 +115,7 @@ impl CoRunCampaign {
             operators: self.operators.len(),
             combinations: self.planned.len(),
             known_before,
+            left_out: self.left_out,
             outcomes,
             losses: group_losses(&records),
             members: report::collect_members(&records),
