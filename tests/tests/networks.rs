@@ -708,6 +708,7 @@ fn inputs_come_from_archives_by_their_names() {
         ("--inputs nowhere.npz".to_owned(), "nowhere.npz".to_owned()),
         ("--inputs x.npy".to_owned(), "the file contains one array without a name".to_owned()),
         (format!("--input {second}=half.npz"), format!("the file has no tensor `{second}`")),
+        (format!("--input {first}=half.npz --input {first}=stored.npz"), format!("`--input` gives `{first}` twice")),
     ] {
         let ran = run(bench.opcollect(&format!("run folder {arguments}"))).expect(2);
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
