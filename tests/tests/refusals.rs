@@ -346,7 +346,7 @@ fn invalid_configurations() {
     check_configuration(
         "[limits]\nbuild_seconds = -1.0\n",
         expect![[r#"
-        error: `limits.build_seconds` is -1.0; it must be above 0 and at most 86400, a day
+        error: `limits.build_seconds` is -1.0; allowed are 0.001 to 86400, a day
     "#]],
     );
     check_configuration(

@@ -340,8 +340,9 @@ pub(super) mod tests {
         };
         expect_test::expect![[r#"
             `limits.build_batch` is 0; allowed are 1 to 1024
-            `limits.run_seconds` is -1.0; it must be above 0 and at most 86400, a day
-            `limits.start_seconds` is 1e+300; it must be above 0 and at most 86400, a day
+            `limits.run_seconds` is -1.0; allowed are 0.001 to 86400, a day
+            `limits.run_seconds` is 1e-9; allowed are 0.001 to 86400, a day
+            `limits.start_seconds` is 1e+300; allowed are 0.001 to 86400, a day
             `limits.run_memory_mib` is 1; allowed are 64 to 16777216
             `threads` is empty; give at least one
             `cache` is empty; give at least one
@@ -356,6 +357,7 @@ pub(super) mod tests {
             &[
                 refused("/config/limits/build_batch", json!(0)),
                 refused("/config/limits/run_seconds", json!(-1.0)),
+                refused("/config/limits/run_seconds", json!(1e-9)),
                 refused("/config/limits/start_seconds", json!(1e300)),
                 refused("/config/limits/run_memory_mib", json!(1)),
                 refused("/config/threads", json!([])),

@@ -248,14 +248,15 @@ const THREADS_MAX: usize = 4096;
 /// Range of memory limits. A worker needs at least the lower end to load its libraries.
 const MEMORY_MIB: RangeInclusive<u64> = 64..=1 << 24;
 const MEMORY_ALLOWED: &str = "allowed are 64 to 16777216";
-const JOB_SECONDS_MAX: f64 = 86_400.0;
-const JOB_SECONDS_ALLOWED: &str = "it must be above 0 and at most 86400, a day";
+/// Range of time limits of jobs. No worker replies within less than the lower end.
+const JOB_SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
+const JOB_SECONDS_ALLOWED: &str = "allowed are 0.001 to 86400, a day";
 const BUDGET_SECONDS_MAX: f64 = 366.0 * 86_400.0;
 const BUDGET_ALLOWED: &str = "it must be above 0 and at most 31622400, a year";
 
 impl Limits {
     fn check(&self) -> Result<(), ConfigError> {
-        let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= JOB_SECONDS_MAX;
+        let is_time = |seconds: &f64| JOB_SECONDS.contains(seconds);
         check_each("limits.start_seconds", &[self.start_seconds], JOB_SECONDS_ALLOWED, is_time)?;
         check_each("limits.build_seconds", &[self.build_seconds], JOB_SECONDS_ALLOWED, is_time)?;
         check_each("limits.run_seconds", &[self.run_seconds], JOB_SECONDS_ALLOWED, is_time)?;
