@@ -3,7 +3,7 @@
 use super::Result;
 use crate::options::{Models, Sweep, Tuning};
 use engine::campaign::choices::ModelSource;
-use engine::campaign::settings::ResolvedConfig;
+use engine::campaign::settings::{ResolvedConfig, SweepSettings};
 use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
@@ -42,6 +42,23 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
 }
 
 pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(ResolvedConfig, Option<CoRun>)> {
+    let Sweep { settings: SweepSettings { schedules, samplers, threads, cache, budget_seconds, .. }, sampling, .. } =
+        sweep;
+    let without_effect = [
+        ("--schedules", schedules.is_some()),
+        ("--sampler", samplers.is_some()),
+        ("--threads", threads.is_some()),
+        ("--cache", cache.is_some()),
+        ("--budget", budget_seconds.is_some()),
+        ("--precision", sampling.precision.is_some()),
+        ("--visits", sampling.visits.is_some()),
+        ("--stack-offset", sampling.stack_offset.is_some()),
+    ];
+    if let Some((flag, _)) = without_effect.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::usage(format!("`{flag}` has no effect on co-runs")).with_hint(
+            "the table `[corun]` of the configuration sets threads and measurements, for example `threads = 1`",
+        ));
+    }
     let settings = Settings { tune: None, ..merge_settings(models, sweep)? };
     let corun = settings.corun.clone();
     Ok((settings.resolve_here()?, corun))

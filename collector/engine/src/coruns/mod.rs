@@ -15,7 +15,7 @@ use crate::failure::{Failure, format_chain};
 use crate::ledger::Ledger;
 use crate::losses::group_losses;
 use crate::observer::Observer;
-use crate::repeat::Repeat;
+use crate::repeat::{Repeat, WantedCounters};
 use crate::stores::store_failure;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
@@ -70,6 +70,7 @@ impl CoRunCampaign {
         if operators.is_empty() {
             return Err(Failure::usage("these models have no compiled operators, so there is nothing to co-run"));
         }
+        let repeat = Repeat { counters: WantedCounters::from_config(&config), ..repeat };
         let can_part = check_partitioning(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
             observer.note(format!("shares of the last-level cache cannot be enforced: {why}"));
@@ -114,8 +115,8 @@ impl CoRunCampaign {
             store: store.root().display().to_string(),
             operators: self.operators.len(),
             combinations: self.planned.len(),
-            known_before,
             left_out: self.left_out,
+            known_before,
             outcomes,
             losses: group_losses(&records),
             members: report::collect_members(&records),
