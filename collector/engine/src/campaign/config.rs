@@ -1,7 +1,8 @@
 //! A checked, complete configuration.
 
-use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
+use super::choices::{AttentionChoice, Backend, Executor, SamplerName};
 use super::tune::Tune;
+use datasets::CacheState;
 use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
 use models::fuse::Fuse;
@@ -147,7 +148,7 @@ pub struct Config {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub variations: usize,
     /// Cache states before a timed run, such as warm or cold.
-    pub cache: Vec<CacheChoice>,
+    pub cache: Vec<CacheState>,
     /// Seed of the random schedules and random input values.
     pub seed: u64,
     /// Time budget of the campaign in seconds; None sets no limit.
@@ -318,9 +319,9 @@ impl Config {
         let allowed = "`torch` computes on this machine's CPU: remove `target` and `executor`";
         check_each("backend", &[self.backend], allowed, is_served)?;
         let kind = self.target_kind();
-        let is_served = |cache: &CacheChoice| match cache {
-            CacheChoice::Warm | CacheChoice::Cold => true,
-            CacheChoice::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
+        let is_served = |cache: &CacheState| match cache {
+            CacheState::Warm | CacheState::Cold => true,
+            CacheState::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
         };
         let allowed = "it needs the target `llvm` without a partner library";
         check_each("cache", &self.cache, allowed, is_served)?;
@@ -338,7 +339,7 @@ impl Config {
         let (is_default, field, found) = match setting {
             Setting::Threads => (self.threads == [1], "threads", format_setting(&self.threads)),
             Setting::Samplers => (self.samplers == [SamplerName::Template], "samplers", format_setting(&self.samplers)),
-            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", format_setting(&self.cache)),
+            Setting::Cache => (self.cache == [CacheState::Warm], "cache", format_setting(&self.cache)),
             Setting::Executor => (self.executor == Executor::Default, "executor", format_setting(&self.executor)),
             Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),
         };
