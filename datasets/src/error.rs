@@ -80,6 +80,14 @@ pub enum Error {
         /// Description of what the folder contains.
         problem: String,
     },
+    /// An output file would lie in a store.
+    #[error("cannot write `{}`: it lies in the store `{}`\nhint: name a file outside of the store", path.display(), folder.display())]
+    InsideStore {
+        /// The output file.
+        path: PathBuf,
+        /// The store.
+        folder: PathBuf,
+    },
     /// A newer program wrote the store or file.
     #[error("`{}` has schema version {found}, but this program supports only versions up to {known}\nhint: update the program; nothing was changed", path.display())]
     Newer {
@@ -155,6 +163,7 @@ impl Error {
             | Error::Unfit(_)
             | Error::Damaged { .. }
             | Error::NotAStore { .. }
+            | Error::InsideStore { .. }
             | Error::Newer { .. } => false,
         }
     }

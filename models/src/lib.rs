@@ -30,6 +30,9 @@ pub mod types;
 pub mod variation;
 pub mod work;
 
+/// The golden ratio minus 1. Its multiples modulo 1 are spread evenly over the unit interval, also the first few.
+pub const GOLDEN_SHARE: f64 = 0.618_033_988_749_894_9;
+
 pub use builder::GraphBuilder;
 pub use choice::Choice;
 pub use contents::Contents;

@@ -28,12 +28,11 @@ impl Filter {
         let mut filter = Filter::default();
         for text in texts {
             let (axis, settings) = text.split_once('=').ok_or_else(|| text.clone())?;
-            let settings = settings.split(',').map(str::trim);
-            let settings: Vec<Setting> = settings.filter(|text| !text.is_empty()).map(parse_setting).collect();
-            if axis.trim().is_empty() || settings.is_empty() {
+            let settings: Vec<&str> = settings.split(',').map(str::trim).collect();
+            if axis.trim().is_empty() || settings.contains(&"") {
                 return Err(text.clone());
             }
-            filter.0.entry(axis.trim().to_owned()).or_default().extend(settings);
+            filter.0.entry(axis.trim().to_owned()).or_default().extend(settings.into_iter().map(parse_setting));
         }
         Ok(filter)
     }
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!(none, "the space has no requested setting of `vectorize`; its settings are yes, no");
         let forbidden = only("tile_x=32 tile_c=4 block=32").expect_err("the tile is too large");
         assert_eq!(forbidden, FilterError::Forbidden { rule: "registers" });
-        for wrong in ["tile_x", "=3", "tile_x="] {
+        for wrong in ["tile_x", "=3", "tile_x=", "tile_x=4,", "tile_x=,4"] {
             assert_eq!(Filter::parse_texts(&[wrong.to_owned()]), Err(wrong.to_owned()));
         }
     }

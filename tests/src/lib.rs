@@ -280,6 +280,16 @@ pub fn skip(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("skipped: {why}\n").as_bytes());
 }
 
+/// Changes a document that begins with a hash of its text, and updates the hash.
+pub fn change_sealed(path: &Path, change: &dyn Fn(&mut Value)) {
+    let text = std::fs::read(path).expect("a document");
+    let mut document: Value = serde_json::from_slice(&text).expect("the document is JSON");
+    document.as_object_mut().expect("the document is an object").remove("hash").expect("the document has a hash");
+    change(&mut document);
+    let sealed = executor::sealed::seal_json(&document).expect("the document is an object");
+    std::fs::write(path, sealed).expect("a document can be written");
+}
+
 /// Creates an installation whose worker is a shell script; `REAL` stands for the real worker.
 pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;

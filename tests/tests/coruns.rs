@@ -44,6 +44,7 @@ fn members_have_records_with_slowdowns_without_repetition() {
     let bench = Bench::new();
     bench.write("corun.toml", &config("cache_share = 0.25"));
     let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
+    assert_eq!(report["left_out"]["combinations"].as_u64(), Some(0), "{report}");
     // Three pairs of operators, and each operator with each partner: two records each.
     assert_eq!((report["combinations"].as_u64(), report["known_before"].as_u64()), (Some(7), Some(0)), "{report}");
     let records = stores::records(&bench.path("store"));
@@ -66,6 +67,13 @@ fn members_have_records_with_slowdowns_without_repetition() {
     let again = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
     assert_eq!(again["known_before"].as_u64(), Some(7), "{again}");
     assert_eq!(stores::records(&bench.path("store")).len(), 14);
+    // Counters beyond the default ones are read, or refused, in one more measurement of each combination.
+    let counting = "corun --config corun.toml --store store --json --counters branches";
+    let more = run(bench.opcollect(counting)).expect(0).json();
+    assert_eq!(more["known_before"].as_u64(), Some(0), "{more}");
+    assert_eq!(stores::chosen(&bench.path("store"), Choose::All).len(), 28);
+    let again = run(bench.opcollect(counting)).expect(0).json();
+    assert_eq!(again["known_before"].as_u64(), Some(7), "{again}");
     // Times of co-runs are not used as times of single operators.
     let learned = run(bench.command(&program("oppredict"), "train --data store --out none.opp"));
     assert_ne!(learned.code(), 0, "{learned}");
@@ -131,6 +139,11 @@ fn impossible_coruns_are_rejected() {
     refused(run(bench.opcollect("corun --config corun.toml --store store")), "`corun.partners` is `cache=much`");
     bench.write("corun.toml", &config("").replace("sizes = [2]", "sizes = [1]"));
     refused(run(bench.opcollect("corun --config corun.toml --store store")), "`corun.sizes` is 1; allowed are 2 to 8");
+    bench.write("corun.toml", &config(""));
+    refused(
+        run(bench.opcollect("corun --config corun.toml --store store --threads 2")),
+        "`--threads` has no effect on co-runs",
+    );
     bench.write("plain.toml", "models = [{ source = \"local\", name = \"mlp\" }]");
     refused(run(bench.opcollect("corun --config plain.toml --store store")), "has no table `[corun]`");
     assert!(!bench.path("store").exists(), "nothing is left behind");

@@ -85,7 +85,7 @@ fn altered_machine_code_is_not_loaded() {
     *bytes.last_mut().expect("it is not empty") ^= 1;
     std::fs::write(&code, bytes).expect("it can be written");
     let refused = run(bench.opcollect("run made --store data")).expect(2);
-    assert!(refused.stderr.contains("the content of the file changed after the build"), "{refused}");
+    assert!(refused.stderr.contains("the content of the file changed: its hash differs"), "{refused}");
 }
 
 /// Kernels for a Mali GPU are compiled; running them is rejected.

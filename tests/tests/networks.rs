@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use tests::workspace::root;
-use tests::{Bench, program, run, skip, stores};
+use tests::{Bench, change_sealed, program, run, skip, stores};
 
 fn right(bench: &Bench, arguments: &str) -> Value {
     let report = checked(bench, arguments);
@@ -593,9 +593,7 @@ fn expected_outputs_reveal_a_wrong_program() {
     let mut bytes = fs::read(&expected).expect("outputs");
     bytes[..4].copy_from_slice(&1e3f32.to_le_bytes());
     fs::write(&expected, &bytes).expect("a file");
-    let mut portable: Value = serde_json::from_slice(&fs::read(&about).expect("a file")).expect("JSON");
-    portable["expected_hash"] = blake3::hash(&bytes).to_hex().as_str().into();
-    fs::write(&about, portable.to_string()).expect("a file");
+    change_sealed(&about, &|portable| portable["expected_hash"] = blake3::hash(&bytes).to_hex().as_str().into());
     let ran = run(bench.opcollect("run mlp --precision 0.5 --wait 300")).expect(1);
     assert!(ran.stdout.contains("check       WRONG"), "{ran}");
 }
@@ -617,7 +615,7 @@ fn invalid_folders_give_one_error() {
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
         assert!(errors == 1 && ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{arguments}: {ran}");
     };
-    for name in ["code-0.o", "constants.bin", "program.json", "expected.bin"] {
+    for name in ["code-0.o", "constants.bin", "program.json", "expected.bin", "model.json"] {
         let folder = copy(&format!("without-{name}"));
         fs::remove_file(folder.join(name)).expect("a file");
         refused(&format!("without-{name}"), 2, name);
@@ -627,17 +625,13 @@ fn invalid_folders_give_one_error() {
         bytes[last] ^= 1;
         fs::write(folder.join(name), bytes).expect("a file");
         refused(&format!("changed-{name}"), 2, name);
+        refused(&format!("changed-{name}"), 2, "its hash differs");
     }
     fs::remove_file(copy("half").join("model.json")).expect("a file");
     refused("half", 2, "model.json");
-    let change = |name: &str, change: &dyn Fn(&mut Value)| {
-        let path = copy(name).join("model.json");
-        let mut portable: Value = serde_json::from_slice(&fs::read(&path).expect("a file")).expect("JSON");
-        change(&mut portable);
-        fs::write(&path, portable.to_string()).expect("a file");
-    };
-    change("newer", &|portable| portable["format"] = 2.into());
-    refused("newer", 2, "its format version is 2, but this program reads version 1");
+    let change = |name: &str, change: &dyn Fn(&mut Value)| change_sealed(&copy(name).join("model.json"), change);
+    change("newer", &|portable| portable["format"] = 3.into());
+    refused("newer", 2, "its format version is 3, but this program reads version 2");
     change("elsewhere", &|portable| portable["instruction_sets"] = serde_json::json!(["avx2048"]));
     refused("elsewhere", 3, "the code uses avx2048, which this processor lacks");
     change("other", &|portable| portable["architecture"] = "z80".into());
@@ -714,6 +708,7 @@ fn inputs_come_from_archives_by_their_names() {
         ("--inputs nowhere.npz".to_owned(), "nowhere.npz".to_owned()),
         ("--inputs x.npy".to_owned(), "the file contains one array without a name".to_owned()),
         (format!("--input {second}=half.npz"), format!("the file has no tensor `{second}`")),
+        (format!("--input {first}=half.npz --input {first}=stored.npz"), format!("`--input` gives `{first}` twice")),
     ] {
         let ran = run(bench.opcollect(&format!("run folder {arguments}"))).expect(2);
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();

@@ -346,7 +346,7 @@ fn invalid_configurations() {
     check_configuration(
         "[limits]\nbuild_seconds = -1.0\n",
         expect![[r#"
-        error: `limits.build_seconds` is -1.0; it must be above 0 and at most 86400, a day
+        error: `limits.build_seconds` is -1.0; allowed are 0.001 to 86400, a day
     "#]],
     );
     check_configuration(
@@ -526,7 +526,7 @@ fn invalid_files() {
         2,
         expect![[r#"
         error: cannot use `absent/plan.json`: No such file or directory (os error 2)
-        hint: create one with `opcollect build --out`
+        hint: create the folder with `opcollect build --out`, and copy all of it
     "#]],
     );
     // An earlier format with other fields.
@@ -537,8 +537,8 @@ fn invalid_files() {
         bench.opcollect("run earlier"),
         2,
         expect![[r#"
-        error: cannot use `earlier/plan.json`: the plan has format version 1, but this program reads version 5
-        hint: create one with `opcollect build --out`
+        error: cannot use `earlier/plan.json`: its format version is 1, but this program reads version 6
+        hint: create the folder with `opcollect build --out`, and copy all of it
     "#]],
     );
     check_command(

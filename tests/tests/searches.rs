@@ -313,7 +313,11 @@ fn an_empty_space_is_rejected_with_its_settings() {
         }
     };
     refused("--only tile_z=4", "`only` names the axis `tile_z`, which no task of these models has", "hint: axes are ");
-    refused("--only tile_x=999", "`only` leaves no schedule of `matmul", "no requested setting of `tile_x`");
+    for (only, absent) in [("tile_x=999", "999"), ("tile_x=4,abc", "abc"), ("tile_x=4 --only tile_x=3.5", "3.5")] {
+        let message = format!("`only` names the setting `{absent}` of `tile_x`, which no task of these models has");
+        refused(&format!("--only {only}"), &message, "hint: settings of `tile_x` are 1, 2, ");
+    }
+    refused("--only tile_x=4,", "`--only tile_x=4,` is not an axis with settings", "write it as `tile_x=4,8`");
     refused(
         "--only tile_x=16 --only tile_c=16 --only block=32",
         "`only` leaves no schedule of `matmul",
@@ -322,6 +326,15 @@ fn an_empty_space_is_rejected_with_its_settings() {
     let shown = run(bench.opcollect(&format!("space {SPACE} --only tile_x=4 --sample 3"))).expect(0);
     assert!(shown.stdout.contains("rule `registers`: "), "{shown}");
     assert!(shown.stdout.lines().filter(|line| line.contains("tile_x=4 ")).count() == 3, "{shown}");
+    // The table `[tune]` of a configuration restricts the space as the flags do, which override the table.
+    bench.write("tuned.toml", "[tune]\nonly = { tile_x = [8] }\n");
+    let shown = run(bench.opcollect(&format!("space {SPACE} --config tuned.toml --sample 3"))).expect(0);
+    assert!(shown.stdout.lines().filter(|line| line.contains("tile_x=8 ")).count() == 3, "{shown}");
+    let shown =
+        run(bench.opcollect(&format!("space {SPACE} --config tuned.toml --only tile_x=4 --sample 3"))).expect(0);
+    assert!(shown.stdout.lines().filter(|line| line.contains("tile_x=4 ")).count() == 3, "{shown}");
+    let built = run(bench.opcollect(&format!("build {SPACE} --config tuned.toml --out built"))).expect(2);
+    assert!(built.stderr.contains("the configuration has a table `[tune]`"), "{built}");
     let spaces = run(bench.opcollect(&format!("space {SPACE} --json"))).expect(0).json();
     assert_eq!(spaces[0]["version"], job::space::VERSION, "{spaces}");
     assert!(spaces[0]["rules"].as_array().is_some_and(|rules| rules.len() >= 3), "{spaces}");

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub fn compile_tasks(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
-    let ResolvedConfig { config, loaded } = settings::resolve_config(models, sweep)?;
+    let ResolvedConfig { config, loaded } = settings::config_of_build(models, sweep)?;
     let observer = terminal_observer(Pace::default());
     let BuildCounts { built, lost, tasks } = build_artifacts(config, &loaded, out, observer.as_ref())?;
     print_text(&format!("built {built} artifacts of {tasks} tasks in `{}`; {lost} could not be built", out.display()))?;

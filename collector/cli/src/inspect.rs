@@ -267,7 +267,7 @@ fn describe_compiled(planned: &[PlannedTask]) -> String {
 }
 
 pub fn print_space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
-    let filter = settings::parse_filter(only)?;
+    let filter = settings::space_filter(arguments, only)?;
     let arguments = &settings::models_with_file(arguments)?;
     let ResolvedConfig { config, loaded } = checked_config(arguments)?;
     let machine = machine::guess_machine(&config.target, arguments.settings.board.as_deref())?;

@@ -3,7 +3,7 @@
 use super::Result;
 use crate::options::{Models, Sweep, Tuning};
 use engine::campaign::choices::ModelSource;
-use engine::campaign::settings::ResolvedConfig;
+use engine::campaign::settings::{ResolvedConfig, SweepSettings};
 use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
@@ -14,6 +14,18 @@ use std::collections::BTreeMap;
 /// Returns the configuration of commands that measure or build without search.
 pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<ResolvedConfig> {
     Settings { tune: None, ..merge_settings(models, sweep)? }.resolve_here()
+}
+
+/// Returns the configuration of `build`, which compiles a sample of schedules.
+pub fn config_of_build(models: &Models, sweep: &Sweep) -> Result<ResolvedConfig> {
+    let settings = merge_settings(models, sweep)?;
+    if settings.tune.is_some() {
+        return Err(Failure::usage(
+            "`build` compiles a sample of schedules, but the configuration has a table `[tune]`",
+        )
+        .with_hint("remove the table; a search builds and measures in one command, `opcollect --iftune`"));
+    }
+    settings.resolve_here()
 }
 
 /// Returns the configuration of commands that may search, and may measure on a board.
@@ -30,6 +42,23 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
 }
 
 pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(ResolvedConfig, Option<CoRun>)> {
+    let Sweep { settings: SweepSettings { schedules, samplers, threads, cache, budget_seconds, .. }, sampling, .. } =
+        sweep;
+    let without_effect = [
+        ("--schedules", schedules.is_some()),
+        ("--sampler", samplers.is_some()),
+        ("--threads", threads.is_some()),
+        ("--cache", cache.is_some()),
+        ("--budget", budget_seconds.is_some()),
+        ("--precision", sampling.precision.is_some()),
+        ("--visits", sampling.visits.is_some()),
+        ("--stack-offset", sampling.stack_offset.is_some()),
+    ];
+    if let Some((flag, _)) = without_effect.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::usage(format!("`{flag}` has no effect on co-runs")).with_hint(
+            "the table `[corun]` of the configuration sets threads and measurements, for example `threads = 1`",
+        ));
+    }
     let settings = Settings { tune: None, ..merge_settings(models, sweep)? };
     let corun = settings.corun.clone();
     Ok((settings.resolve_here()?, corun))
@@ -177,7 +206,17 @@ fn merge_tuning(settings: &mut Settings, tuning: &Tuning, sweep: &Sweep) -> Resu
     Ok(())
 }
 
-pub fn parse_filter(only: &[String]) -> Result<Filter> {
+/// Returns the restriction of schedule spaces by flags, or else that of the configuration file's table `[tune]`.
+pub fn space_filter(models: &Models, only: &[String]) -> Result<Filter> {
+    let flags = parse_filter(only)?;
+    if !flags.is_empty() {
+        return Ok(flags);
+    }
+    let tune = merge_settings(models, &Sweep::default())?.tune;
+    Ok(tune.and_then(|tune| tune.only).unwrap_or_default())
+}
+
+fn parse_filter(only: &[String]) -> Result<Filter> {
     Filter::parse_texts(only).map_err(|text| {
         Failure::usage(format!("`--only {text}` is not an axis with settings")).with_hint("write it as `tile_x=4,8`")
     })

@@ -1,11 +1,11 @@
 //! Connection to boards: addresses and credentials, the facts that boards report, and the target of their code.
 
-use crate::campaign::choices::{Backend, CacheChoice};
+use crate::campaign::choices::Backend;
 use crate::campaign::{Config, record};
 use crate::failure::Failure;
 use crate::{Result, machine, trackers};
 use bench::{Access, Bench, COLD_ON_ONE_THREAD, Device, DeviceLocation, FabricBoard, Fleet, Linker, NoCore};
-use datasets::{Record, Source};
+use datasets::{CacheState, Record, Source};
 use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
@@ -254,10 +254,10 @@ pub fn connect_board(
 /// Rejects cache states that a device cannot produce: `network`, and on RPC servers other than this project's agent
 /// cold caches on several threads.
 fn reject_cache_states(config: &Config, device: &Device) -> Result<()> {
-    if config.cache.contains(&CacheChoice::Network) {
+    if config.cache.contains(&CacheState::Network) {
         return Err(Failure::usage("`cache` is \"network\"; only runs on this machine have this state"));
     }
-    let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
+    let is_cold = config.cache.contains(&CacheState::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.description {
         None if is_cold => Err(Failure::usage(format!(
             "`cache` is cold with several threads, which {} does not support: {COLD_ON_ONE_THREAD}",

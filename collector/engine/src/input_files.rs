@@ -27,11 +27,15 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
     if let Some(path) = &given.inputs {
         replace_all(path, given, names, inputs)?;
     }
+    let mut given_places = vec![false; inputs.len()];
     for text in &given.input {
         let (name, path) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("`--input {text}` is not a name and a file")).with_hint("write it as `x=image.npy`")
         })?;
         let place = input_index(names, name)?;
+        if std::mem::replace(&mut given_places[place], true) {
+            return Err(Failure::usage(format!("`--input` gives `{name}` twice")).with_hint("give each input one file"));
+        }
         inputs[place] =
             arrays::read_tensor(Path::new(path), name, inputs[place].tensor_type()).map_err(Failure::usage)?;
     }

@@ -54,11 +54,12 @@ impl<'a> Ledger<'a> {
         !is_counted && self.keys.known_outcome(key) == Some(Outcome::Ok)
     }
 
-    /// Returns the number of attempts left for an experiment that needs `times` measurements; 1 with `--again`.
+    /// Returns the number of attempts left for an experiment that needs `times` measurements; 1 with `--again`, and if
+    /// only the requested counters are missing.
     pub fn tries_left(&self, key: Key, times: i64) -> i64 {
         match self.keys.known_outcome(key) {
             _ if self.repeat.again => 1,
-            Some(Outcome::Ok) => (times - self.keys.attempts(key)).max(0),
+            Some(Outcome::Ok) => (times - self.keys.attempts(key)).max(self.lacks_counters(key).into()),
             Some(_) if self.is_known(key) => 0,
             _ => times,
         }

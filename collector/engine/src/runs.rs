@@ -12,6 +12,7 @@ use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::CounterRequest;
 use measure::{Measurement, Method, Plan};
 use models::TensorType;
+use nix::libc;
 use reference::Tensor;
 use std::fs;
 use std::path::PathBuf;
@@ -181,6 +182,11 @@ impl Runs {
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
             Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
                 .with_hint("the time includes loading; raise `run_seconds` in `[limits]` of a `--config`")),
+            // The processor stops a program at such a division.
+            Err(Fault::Crashed { signal: libc::SIGFPE, .. }) => {
+                Err(Failure::usage("the model did not run: it divides an integer by zero with these inputs")
+                    .with_hint("give divisors other than zero with `--input`"))
+            }
             Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
         }
     }
@@ -193,5 +199,23 @@ impl Runs {
     ) -> Result<Vec<Tensor>> {
         let bytes = fs::read(&job.outputs).map_err(Failure::environment)?;
         network::parse_tensors(types, &bytes).map_err(|error| Failure::environment(format_chain(&error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Kind;
+
+    #[test]
+    fn only_an_integer_divided_by_zero_is_a_mistake_of_the_caller() {
+        let failure = |signal| {
+            let stderr = String::new();
+            Runs::reply_times(Err(Fault::Crashed { signal, stderr })).expect_err("a crash has no times")
+        };
+        let divided = failure(libc::SIGFPE);
+        assert_eq!(divided.message(), "the model did not run: it divides an integer by zero with these inputs");
+        assert_eq!((divided.kind(), divided.hint().is_some()), (Kind::Use, true));
+        assert_eq!(failure(libc::SIGSEGV).kind(), Kind::Environment);
     }
 }

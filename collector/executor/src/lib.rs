@@ -1,11 +1,13 @@
 //! Whole-model programs: `program` lowers a partitioned graph, with the operand layouts of each task's code, to a list
-//! of calls on placed tensors, `memory` plans the placement, and `folder` defines the on-disk format.
+//! of calls on placed tensors, `memory` plans the placement, `folder` defines the on-disk format, and `sealed` protects
+//! the documents that describe folders.
 
 #![forbid(unsafe_code)]
 
 pub mod folder;
 pub mod memory;
 pub mod program;
+pub mod sealed;
 
 pub use folder::{Content, FolderError};
 pub use program::{

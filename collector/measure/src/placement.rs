@@ -8,8 +8,6 @@ pub const PAGE_BYTES: u32 = 4096;
 const STACK_STEP_BYTES: u32 = 16;
 /// Alignment of tensors: the length of the longest vector register.
 const BUFFER_STEP_BYTES: u32 = 64;
-/// Step between offsets of consecutive visits, in pages; the golden ratio spreads any number of visits evenly.
-const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -29,7 +27,8 @@ impl Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
             let first = (seed % u64::from(PAGE_BYTES)) as f64 / f64::from(PAGE_BYTES);
-            let share = (first + f64::from(visit) * GOLDEN_SHARE).fract();
+            // Any number of visits is spread evenly.
+            let share = (first + f64::from(visit) * models::GOLDEN_SHARE).fract();
             (share * steps) as u32 % (PAGE_BYTES / step) * step
         };
         Placement {

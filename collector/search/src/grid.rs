@@ -43,7 +43,7 @@ impl Grid {
             return false;
         }
         let size = self.points.space.point_count();
-        let golden = (size as f64 * 0.618_033_988_749_894_9) as u64;
+        let golden = (size as f64 * models::GOLDEN_SHARE) as u64;
         let is_whole = |step: &u64| common_divisor(*step, size) == 1;
         self.stride = (golden.max(2)..size).find(is_whole).unwrap_or(1);
         self.visited = 0;

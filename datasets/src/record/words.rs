@@ -3,7 +3,7 @@
 use super::cell::{Cell, Field, Storage};
 use super::key::excerpt;
 use crate::error::RowError;
-use models::names;
+use models::{Choice, names};
 use std::fmt;
 
 /// Defines an enum with the word in files and a description for each variant.
@@ -115,6 +115,26 @@ words! {
         Warm = "warm": "Caches hold the data of the previous run.",
         Cold = "cold": "Caches were flushed before each sample.",
         Network = "network": "As the other operators of the model leave them: before each sample, the threads read as many bytes as the model's weights and the activations of its largest operator take, and wrote the task's activations.",
+    }
+}
+
+impl Choice for CacheState {
+    const ALL: &'static [CacheState] = CacheState::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            CacheState::Warm => "Caches contain the data of the previous run",
+            CacheState::Cold => "Caches are filled with unrelated data before each run",
+            CacheState::Network => "Caches are as the operator's neighbours in the model leave them",
+        }
+    }
+
+    fn aliases(self) -> &'static [&'static str] {
+        &[]
     }
 }
 

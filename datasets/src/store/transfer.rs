@@ -14,6 +14,7 @@ use crate::error::{Error, IoContext, Result, RowError};
 use crate::files::{HashedScratch, make_folder};
 use crate::output::Output;
 use crate::record::choose::Choose;
+use crate::record::table::Record;
 use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -59,18 +60,35 @@ pub struct ImportReport {
 }
 
 impl Store {
-    /// Copies everything from another store, which stays unchanged. Repeated merges have no further effect.
+    /// Copies everything from another store, which stays unchanged. Repeated merges have no further effect. Parts and
+    /// rows of journals that [`Store::verify`] rejects are not copied.
     pub fn merge_from(&self, other: &Store) -> Result<MergeReport> {
+        self.merge_with(other, &|_| None)
+    }
+
+    /// Like [`Store::merge_from`], and also rejects records in which the caller's check finds a problem.
+    pub fn merge_with(&self, other: &Store, check: &RowCheck) -> Result<MergeReport> {
+        self.merge_parts(other, &|part| other.part_problem(part, check), &|row| find_problem(row, check))
+    }
+
+    /// Copies everything except the parts and the rows of journals in which a problem is found.
+    fn merge_parts(
+        &self,
+        other: &Store,
+        part_problem: &dyn Fn(&Path) -> Result<Option<Damage>>,
+        row_problem: &dyn Fn(&Record) -> Option<String>,
+    ) -> Result<MergeReport> {
         retry_if_missing(|| {
             let mut report = MergeReport::default();
             self.merge_configs(other)?;
             for path in other.list_journals()? {
                 let mut reader = JournalReader::open(&path)?;
                 loop {
-                    let rows = reader.next_rows(SEAL_AT_ROWS)?;
+                    let mut rows = reader.next_rows(SEAL_AT_ROWS)?;
                     if rows.is_empty() {
                         break;
                     }
+                    report.damage.extend(remove_rejected(&path, &mut rows, row_problem));
                     report.journal_rows += rows.len() as u64;
                     seal_rows(self, &rows)?;
                 }
@@ -82,6 +100,8 @@ impl Store {
                 let is_here = to.exists();
                 if is_here && part_damage(&to)?.is_none() {
                     report.known += 1;
+                } else if let Some(damage) = part_problem(&part)? {
+                    report.damage.push(damage);
                 } else if !self.copy_part(&part, &to)? {
                     report.damage.extend(part_damage(&part)?);
                 } else if is_here {
@@ -99,9 +119,6 @@ impl Store {
     fn copy_part(&self, from: &Path, to: &Path) -> Result<bool> {
         let folder = to.parent().unwrap_or(&self.root);
         let mut source = File::open(from).context("opening", from)?;
-        if part_damage(from)?.is_some() {
-            return Ok(false);
-        }
         make_folder(folder)?;
         let mut copy = HashedScratch::new(folder)?;
         std::io::copy(&mut source, &mut copy).context("copying", from)?;
@@ -113,8 +130,10 @@ impl Store {
         Ok(is_sound)
     }
 
-    /// Exports the selected records into one sorted file, written atomically. An unwritable path fails before reading.
+    /// Exports the selected records into one sorted file, written atomically. An unwritable path fails before reading,
+    /// as does a path in the store, whose folders contain only files of the store.
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
+        self.refuse_inside(path)?;
         retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
             let MergedRows { merge, damage, .. } = self.merged_rows()?;
@@ -140,6 +159,18 @@ impl Store {
             writer.finish()?.keep()?;
             Ok(ExportReport { rows, damage })
         })
+    }
+
+    fn refuse_inside(&self, path: &Path) -> Result<()> {
+        let place = path.canonicalize().unwrap_or_else(|_| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+        });
+        let root = self.root.canonicalize().context("opening", &self.root)?;
+        if place.starts_with(&root) {
+            return Err(Error::InsideStore { path: path.to_owned(), folder: self.root.clone() });
+        }
+        Ok(())
     }
 
     /// Checks and imports all records of a file; creates the store if needed. Repeated imports add nothing.
@@ -174,10 +205,28 @@ impl Store {
         }
         let store = Store::create(root)?;
         let rows_before = store.stats(Choose::All)?.rows;
-        store.merge_from(&staged)?;
+        // The rows were checked before they were staged.
+        store.merge_parts(&staged, &|_| Ok(None), &|_| None)?;
         report.new_rows = store.stats(Choose::All)?.rows.saturating_sub(rows_before).min(report.rows);
         let parts = staged.list_parts()?;
         report.parts = parts.iter().map(|part| store.dataset_folder().join(staged.name_of(part))).collect();
         Ok(report)
     }
+}
+
+/// Removes the rows of a journal in which a problem is found.
+fn remove_rejected(
+    path: &Path,
+    rows: &mut Vec<Record>,
+    row_problem: &dyn Fn(&Record) -> Option<String>,
+) -> Option<Damage> {
+    let (mut first, before) = (None, rows.len());
+    rows.retain(|row| {
+        let problem = row_problem(row);
+        let is_kept = problem.is_none();
+        first = first.take().or(problem.map(|problem| format!("key {}: {problem}", row.key)));
+        is_kept
+    });
+    let lines = Some((before - rows.len()) as u64);
+    first.map(|problem| Damage { file: path.to_owned(), lines, problem })
 }

@@ -1,6 +1,6 @@
 //! Reads a whole store and reports problems without changing anything.
 
-use super::damage::part_damage;
+use super::damage::{Damage, part_damage};
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
@@ -91,6 +91,22 @@ impl Store {
         let mut rows = 0;
         let result = self.read_part(path, check, &mut rows);
         (rows, result)
+    }
+
+    /// Returns why a part must not be copied: damage, or a row that [`Store::verify_with`] rejects.
+    pub(super) fn part_problem(&self, path: &Path, check: &RowCheck) -> Result<Option<Damage>> {
+        if let Some(damage) = part_damage(path)? {
+            return Ok(Some(damage));
+        }
+        let problem = match self.verify_part(path, check).1 {
+            Err(error) if is_of_content(&error) => Some(error.to_string()),
+            result => result?,
+        };
+        let damage = |problem| {
+            let problem = format!("{problem}; `dataset verify --quarantine` of its store keeps the valid rows");
+            Damage { file: path.to_owned(), lines: None, problem }
+        };
+        Ok(problem.map(damage))
     }
 
     fn read_part(&self, path: &Path, check: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
@@ -237,14 +253,29 @@ fn verify_journal(path: &Path, check: &RowCheck, report: &mut VerifyReport) -> R
     Ok(problems.describe())
 }
 
-/// Returns the problem of a record: a wrong key, or what the caller's check reports.
+/// Returns the problem of a record: a wrong key, a median far from the samples, or what the caller's check reports.
 pub(super) fn find_problem(record: &Record, check: &RowCheck) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
-        check(record)
+        samples_problem(record).or_else(|| check(record))
     } else {
         Some(format!("the key does not match the experiment, whose key is {key}"))
     }
+}
+
+/// Returns why the samples of a record cannot have its median. The median of a selection of the samples may lie outside
+/// of the selection, but not far from it.
+fn samples_problem(record: &Record) -> Option<String> {
+    const ROUNDING: f64 = 1.0 + 1e-9;
+    const SELECTION: f64 = 10.0;
+    let samples = &record.samples_ns;
+    let (median_ns, low) = (record.median_ns?, samples.iter().copied().reduce(f64::min)?);
+    let high = samples.iter().copied().fold(low, f64::max);
+    let factor = if samples.len() as u64 == record.n as u64 { ROUNDING } else { SELECTION };
+    let is_possible = low / factor <= median_ns && median_ns <= high * factor;
+    (!is_possible).then(|| {
+        format!("the median of {median_ns} ns contradicts the samples in `samples_ns`, from {low} to {high} ns")
+    })
 }
 
 pub(super) fn is_of_content(error: &Error) -> bool {

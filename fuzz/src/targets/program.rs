@@ -1,11 +1,12 @@
 //! Replaces one file of a program; the folder is rejected, or every tensor lies within the declared memory.
 //!
-//! The first byte selects the file: `0` the program, `1` the model, `2` the expected outputs. Hashes are updated.
+//! The first byte selects the file: `0` the program, `1` the model, `2` the expected outputs. Hashes are updated, except
+//! that of the model if the new bytes are no JSON object.
 
 use crate::small_program;
 use engine::network::constant_bytes;
 use engine::network::portable::{self, ProgramFolder};
-use executor::{Place, Program, folder};
+use executor::{Place, Program, folder, sealed};
 use models::TensorType;
 use serde_json::Value;
 use std::path::Path;
@@ -20,12 +21,22 @@ fn hash(bytes: &[u8]) -> Value {
 }
 
 fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
+    let write_model = |model: &Value| {
+        let sealed = sealed::seal_json(model).expect("an object");
+        std::fs::write(portable::metadata_path(root), sealed).expect("a file");
+    };
     std::fs::write(root.join(name), bytes).expect("a file");
-    let Some(field) = field else { return };
+    let Some(field) = field else {
+        if let Ok(model @ Value::Object(_)) = serde_json::from_slice(bytes) {
+            write_model(&model);
+        }
+        return;
+    };
     let model = std::fs::read(portable::metadata_path(root)).expect("a file");
     let mut model: Value = serde_json::from_slice(&model).expect("a description of our own");
+    model.as_object_mut().expect("an object").remove("hash");
     model[field] = hash(bytes);
-    std::fs::write(portable::metadata_path(root), model.to_string()).expect("a file");
+    write_model(&model);
 }
 
 fn size(ty: &TensorType) -> u64 {

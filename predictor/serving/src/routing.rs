@@ -8,8 +8,6 @@ pub(crate) const TILE_ROWS: [f64; 3] = [16.0, 64.0, 128.0];
 const MOST_POPULAR: f64 = 0.8;
 /// Bounds of the popularity in layers with fewer pairs than experts.
 const SPARSE_BOUNDS: (f64, f64) = (0.01, 2.0);
-/// Multiples of this number modulo 1 spread evenly, in an order that is unrelated to popularity.
-const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,8 +101,12 @@ fn rank_loads(layer: &Routing, power: f64) -> Vec<f64> {
     if layer.expert_parallel <= 1 {
         return loads;
     }
-    let mut order: Vec<(f64, f64)> =
-        loads.iter().enumerate().map(|(expert, load)| ((expert as f64 * GOLDEN_RATIO).fract(), *load)).collect();
+    // Spread evenly, in an order that is unrelated to popularity.
+    let mut order: Vec<(f64, f64)> = loads
+        .iter()
+        .enumerate()
+        .map(|(expert, load)| ((expert as f64 * models::GOLDEN_SHARE).fract(), *load))
+        .collect();
     order.sort_by(|one, two| one.0.total_cmp(&two.0));
     let ranks = order.chunks((layer.experts / layer.expert_parallel).max(1) as usize);
     let sum = |rank: &[(f64, f64)]| rank.iter().map(|(_, load)| load).sum::<f64>();

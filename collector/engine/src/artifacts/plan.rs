@@ -15,8 +15,8 @@ use std::marker::PhantomData;
 use targets::Target;
 
 pub const PLAN: &str = "plan.json";
-/// Version of the plan format; version 5 added the packing of results.
-pub const FORMAT: u32 = 5;
+/// Version of the plan format; version 6 added the hash of the plan.
+pub const FORMAT: u32 = 6;
 
 /// Maximum size of an entry's text, because its parsed tree takes many times the memory of the text.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
@@ -37,12 +37,6 @@ pub struct Plan {
     pub(super) tasks: Vec<PlannedTask>,
     #[serde(deserialize_with = "read_entries")]
     pub(super) builds: Vec<BuildEntry>,
-}
-
-/// The version field, which plans of all format versions contain.
-#[derive(Deserialize)]
-struct PlanFormat {
-    format: u32,
 }
 
 /// Result of building one schedule of a task.
@@ -133,13 +127,8 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
 }
 
 impl Plan {
-    /// Parses and validates a plan. The error describes what is wrong.
+    /// Parses and validates a plan of this format version. The error describes what is wrong.
     pub fn parse(text: &str) -> Result<Plan, String> {
-        // The format is checked first, because other formats have other fields.
-        let PlanFormat { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if format != FORMAT {
-            return Err(format!("the plan has format version {format}, but this program reads version {FORMAT}"));
-        }
         let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
         plan.check()?;
         Ok(plan)
@@ -351,8 +340,9 @@ pub(super) mod tests {
         };
         expect_test::expect![[r#"
             `limits.build_batch` is 0; allowed are 1 to 1024
-            `limits.run_seconds` is -1.0; it must be above 0 and at most 86400, a day
-            `limits.start_seconds` is 1e+300; it must be above 0 and at most 86400, a day
+            `limits.run_seconds` is -1.0; allowed are 0.001 to 86400, a day
+            `limits.run_seconds` is 1e-9; allowed are 0.001 to 86400, a day
+            `limits.start_seconds` is 1e+300; allowed are 0.001 to 86400, a day
             `limits.run_memory_mib` is 1; allowed are 64 to 16777216
             `threads` is empty; give at least one
             `cache` is empty; give at least one
@@ -367,6 +357,7 @@ pub(super) mod tests {
             &[
                 refused("/config/limits/build_batch", json!(0)),
                 refused("/config/limits/run_seconds", json!(-1.0)),
+                refused("/config/limits/run_seconds", json!(1e-9)),
                 refused("/config/limits/start_seconds", json!(1e300)),
                 refused("/config/limits/run_memory_mib", json!(1)),
                 refused("/config/threads", json!([])),

@@ -1,10 +1,11 @@
 //! Reads a folder of artifacts for a run on this machine.
 
-use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, PLAN, Plan};
+use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::campaign::{Campaign, Config, PlannedTask};
 use crate::failure::Failure;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions};
+use executor::sealed;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
@@ -92,13 +93,14 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     let path = dir.join(PLAN);
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot use `{}`: {error}", path.display()))
-            .with_hint("create one with `opcollect build --out`")
+            .with_hint("create the folder with `opcollect build --out`, and copy all of it")
     };
     let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if size > MAX_PLAN_BYTES {
         return Err(wrong(&"the file is larger than 256 MiB"));
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+    let text = sealed::open_sealed(text, FORMAT).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
@@ -170,13 +172,16 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     let hash = name.strip_suffix(suffix).and_then(|name| name.strip_suffix('.'));
     let is_name = hash.is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
     let path = dir.join(name);
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot use `{}`: {why}", path.display()));
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot use `{}`: {why}", path.display()))
+            .with_hint("create the folder with `opcollect build --out`, and copy all of it")
+    };
     if !is_name {
         return Err(Failure::usage(format!("the plan names `{name}`, which is not a file of this folder")));
     }
     let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
-        return Err(wrong(&"the content of the file changed after the build"));
+        return Err(wrong(&sealed::CHANGED));
     }
     Ok(bytes)
 }
@@ -203,7 +208,7 @@ mod tests {
         let mut document = serde_json::to_value(&plan).unwrap();
         document["builds"][0]["object"] = name.into();
         document["builds"] = vec![document["builds"][0].clone(); BUILDS].into();
-        fs::write(dir.path().join(PLAN), document.to_string()).unwrap();
+        fs::write(dir.path().join(PLAN), sealed::seal_json(&document).unwrap()).unwrap();
         let before = peak_bytes();
         let artifacts = Artifacts::read(dir.path()).unwrap();
         let schedule = Schedule::from_json(&plan.builds[0].schedule).unwrap();
@@ -214,8 +219,6 @@ mod tests {
         assert_eq!(artifact.object, code);
         // A file that changed after the folder was read counts as a failed build.
         fs::write(dir.path().join(format!("{}.o", &blake3::hash(&code).to_hex()[..32])), "other").unwrap();
-        assert!(
-            matches!(artifacts.read_build(&job), Some(Build::Failed(why)) if why.contains("changed after the build"))
-        );
+        assert!(matches!(artifacts.read_build(&job), Some(Build::Failed(why)) if why.contains(sealed::CHANGED)));
     }
 }

@@ -10,6 +10,7 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions};
 use datasets::{Record, ScheduleSource};
+use executor::sealed;
 use job::BuildJob;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
@@ -148,7 +149,7 @@ impl NewFolder {
     }
 
     fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(plan).map_err(Failure::environment)?;
+        let text = sealed::seal_json(plan).map_err(Failure::environment)?;
         fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;
         self.0.finish(out)
     }

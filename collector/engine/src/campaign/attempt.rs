@@ -232,8 +232,7 @@ fn run_variants(
     source: Source,
     bytes: CacheBytes,
 ) -> impl Iterator<Item = (CacheState, Method, usize)> {
-    config.cache.iter().flat_map(move |&cache| {
-        let state = CacheState::from(cache);
+    config.cache.iter().flat_map(move |&state| {
         let cache = match state {
             CacheState::Warm => Cache::Warm,
             CacheState::Cold => Cache::Cold { flush_bytes: bytes.flush },
@@ -259,7 +258,6 @@ pub(super) fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSour
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::choices::CacheChoice;
     use crate::campaign::settings::Settings;
 
     #[test]
@@ -276,7 +274,7 @@ mod tests {
         }
         assert!(weights > 0 && activations > 0, "{weights} {activations}");
         assert_eq!(models_bytes(&tasks), HashMap::from([(0, weights + activations), (1, 800)]));
-        let network = Config { cache: vec![CacheChoice::Network], ..config };
+        let network = Config { cache: vec![CacheState::Network], ..config };
         let plans = |flush| -> Vec<Method> {
             run_variants(&network, Source::Measured, CacheBytes { flush, between: Some(800) })
                 .map(|run| run.1)

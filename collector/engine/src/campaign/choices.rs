@@ -1,6 +1,5 @@
 //! Settings with a fixed list of values.
 
-use datasets::CacheState;
 use models::choice;
 
 choice! {
@@ -66,27 +65,5 @@ choice! {
         Tvm = "tvm",
         /// Operators of PyTorch
         Torch = "torch",
-    }
-}
-
-choice! {
-    /// Contents of the caches before a timed run.
-    pub enum CacheChoice {
-        /// Caches contain the data of the previous run
-        Warm = "warm",
-        /// Caches are filled with unrelated data before each run
-        Cold = "cold",
-        /// Caches are as the operator's neighbours in the model leave them
-        Network = "network",
-    }
-}
-
-impl From<CacheChoice> for CacheState {
-    fn from(choice: CacheChoice) -> CacheState {
-        match choice {
-            CacheChoice::Warm => CacheState::Warm,
-            CacheChoice::Cold => CacheState::Cold,
-            CacheChoice::Network => CacheState::Network,
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! A checked, complete configuration.
 
-use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
+use super::choices::{AttentionChoice, Backend, Executor, SamplerName};
 use super::tune::Tune;
+use datasets::CacheState;
 use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
 use models::fuse::Fuse;
@@ -147,7 +148,7 @@ pub struct Config {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub variations: usize,
     /// Cache states before a timed run, such as warm or cold.
-    pub cache: Vec<CacheChoice>,
+    pub cache: Vec<CacheState>,
     /// Seed of the random schedules and random input values.
     pub seed: u64,
     /// Time budget of the campaign in seconds; None sets no limit.
@@ -248,14 +249,15 @@ const THREADS_MAX: usize = 4096;
 /// Range of memory limits. A worker needs at least the lower end to load its libraries.
 const MEMORY_MIB: RangeInclusive<u64> = 64..=1 << 24;
 const MEMORY_ALLOWED: &str = "allowed are 64 to 16777216";
-const JOB_SECONDS_MAX: f64 = 86_400.0;
-const JOB_SECONDS_ALLOWED: &str = "it must be above 0 and at most 86400, a day";
+/// Range of time limits of jobs. No worker replies within less than the lower end.
+const JOB_SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
+const JOB_SECONDS_ALLOWED: &str = "allowed are 0.001 to 86400, a day";
 const BUDGET_SECONDS_MAX: f64 = 366.0 * 86_400.0;
 const BUDGET_ALLOWED: &str = "it must be above 0 and at most 31622400, a year";
 
 impl Limits {
     fn check(&self) -> Result<(), ConfigError> {
-        let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= JOB_SECONDS_MAX;
+        let is_time = |seconds: &f64| JOB_SECONDS.contains(seconds);
         check_each("limits.start_seconds", &[self.start_seconds], JOB_SECONDS_ALLOWED, is_time)?;
         check_each("limits.build_seconds", &[self.build_seconds], JOB_SECONDS_ALLOWED, is_time)?;
         check_each("limits.run_seconds", &[self.run_seconds], JOB_SECONDS_ALLOWED, is_time)?;
@@ -317,9 +319,9 @@ impl Config {
         let allowed = "`torch` computes on this machine's CPU: remove `target` and `executor`";
         check_each("backend", &[self.backend], allowed, is_served)?;
         let kind = self.target_kind();
-        let is_served = |cache: &CacheChoice| match cache {
-            CacheChoice::Warm | CacheChoice::Cold => true,
-            CacheChoice::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
+        let is_served = |cache: &CacheState| match cache {
+            CacheState::Warm | CacheState::Cold => true,
+            CacheState::Network => self.target == HOST && self.backend == Backend::Tvm && self.partners.is_empty(),
         };
         let allowed = "it needs the target `llvm` without a partner library";
         check_each("cache", &self.cache, allowed, is_served)?;
@@ -337,7 +339,7 @@ impl Config {
         let (is_default, field, found) = match setting {
             Setting::Threads => (self.threads == [1], "threads", format_setting(&self.threads)),
             Setting::Samplers => (self.samplers == [SamplerName::Template], "samplers", format_setting(&self.samplers)),
-            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", format_setting(&self.cache)),
+            Setting::Cache => (self.cache == [CacheState::Warm], "cache", format_setting(&self.cache)),
             Setting::Executor => (self.executor == Executor::Default, "executor", format_setting(&self.executor)),
             Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),
         };

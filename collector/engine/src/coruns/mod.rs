@@ -7,7 +7,7 @@ pub use report::{CoRunMember, CoRunReport};
 use crate::bases::base_records;
 use crate::boards::MeasuredMachine;
 use crate::campaign::collect::{CampaignCallbacks, Outcomes};
-use crate::campaign::corun::plan::Operator;
+use crate::campaign::corun::plan::{LeftOut, Operator};
 use crate::campaign::corun::{CoRuns, Combination, plan_combinations, run_combinations, sample_operators};
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CoRun, Config, PlannedTask, planned_tasks};
@@ -15,7 +15,7 @@ use crate::failure::{Failure, format_chain};
 use crate::ledger::Ledger;
 use crate::losses::group_losses;
 use crate::observer::Observer;
-use crate::repeat::Repeat;
+use crate::repeat::{Repeat, WantedCounters};
 use crate::stores::store_failure;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
@@ -36,6 +36,7 @@ pub struct CoRunCampaign {
     tasks: Vec<PlannedTask>,
     operators: Vec<Operator>,
     planned: Vec<Combination>,
+    left_out: LeftOut,
     target: Target,
     cache_bytes: u64,
     workers: Workers,
@@ -69,24 +70,36 @@ impl CoRunCampaign {
         if operators.is_empty() {
             return Err(Failure::usage("these models have no compiled operators, so there is nothing to co-run"));
         }
+        let repeat = Repeat { counters: WantedCounters::from_config(&config), ..repeat };
         let can_part = check_partitioning(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
             observer.note(format!("shares of the last-level cache cannot be enforced: {why}"));
         }
         let (planned, left_out) = plan_combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
             .map_err(|error| wrong(&error))?;
-        if left_out > 0 {
-            observer.note(format!(
-                "{left_out} combinations were skipped: their members need more than {} cores",
-                cpus.len()
-            ));
+        let compiled = tasks.iter().filter(|planned| planned.partner.is_none()).count();
+        let left_out = LeftOut { operators: compiled - operators.len(), ..left_out };
+        for line in left_out.describe(&corun, cpus.len()) {
+            observer.note(line);
         }
         if planned.is_empty() {
             return Err(Failure::usage("no combination fits the cores of this machine")
                 .with_hint("give smaller `sizes`, fewer `threads`, or `parallel = [\"full\"]`"));
         }
         let cache_bytes = facts.last_level_cache_bytes().unwrap_or(0);
-        Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
+        Ok(CoRunCampaign {
+            config,
+            corun,
+            repeat,
+            tasks,
+            operators,
+            planned,
+            left_out,
+            target,
+            cache_bytes,
+            workers,
+            observer,
+        })
     }
 
     /// Runs the combinations that the store lacks, and reports all slowdowns. A signal ends the work early.
@@ -102,6 +115,7 @@ impl CoRunCampaign {
             store: store.root().display().to_string(),
             operators: self.operators.len(),
             combinations: self.planned.len(),
+            left_out: self.left_out,
             known_before,
             outcomes,
             losses: group_losses(&records),

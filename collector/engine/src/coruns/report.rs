@@ -1,7 +1,7 @@
 //! The report of co-runs: the slowdown of each member of each combination, and a table of operators.
 
 use crate::campaign::collect::Outcomes;
-use crate::campaign::corun::plan::SYNTHETIC;
+use crate::campaign::corun::plan::{LeftOut, SYNTHETIC};
 use crate::losses::{Loss, describe_losses};
 use datasets::{Outcome, Record};
 use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
@@ -18,6 +18,8 @@ pub struct CoRunReport {
     pub operators: usize,
     /// Number of planned combinations.
     pub combinations: usize,
+    /// Combinations and operators that are not measured.
+    pub left_out: LeftOut,
     /// Number of combinations that the store already had.
     pub known_before: usize,
     /// Outcomes of the combinations that the store lacked.
@@ -144,6 +146,10 @@ impl CoRunReport {
         let known =
             if *known_before > 0 { format!(", {known_before} combinations from the store") } else { String::new() };
         let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };
-        format!("{combinations} combinations; records: {made}{known}{left} · in `{store}`")
+        let left_out = match self.left_out.combinations + self.left_out.too_large {
+            0 => String::new(),
+            count => format!(" ({count} more are left out)"),
+        };
+        format!("{combinations} combinations{left_out}; records: {made}{known}{left} · in `{store}`")
     }
 }

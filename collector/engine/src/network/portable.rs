@@ -1,12 +1,13 @@
 //! Metadata in a program's folder, with which it runs without the compiler or the model: name, required processor,
 //! distributions of inputs, and expected outputs for the inputs generated from its seed.
 //!
-//! `model.json` is written last, so a folder without it is incomplete. It contains the hashes of the expected outputs
-//! and of the program's description; the description contains the hashes of all other files.
+//! `model.json` is written last, so a folder without it is incomplete. It begins with the hash of its own text, and
+//! contains the hashes of the expected outputs and of the program's description; the description contains the hashes of
+//! all other files.
 
 use super::{NetworkError, Result};
 use bench::Versions;
-use executor::{Program, folder};
+use executor::{Program, folder, sealed};
 use reference::{Draw, Tensor};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 const MODEL: &str = "model.json";
 const EXPECTED: &str = "expected.bin";
-const FORMAT: u32 = 1;
+/// Version of the metadata format; version 2 added the hash of the metadata.
+const FORMAT: u32 = 2;
 const MODEL_BYTES_MAX: u64 = 16 << 20;
 
 /// Metadata of a program in a folder, stored as `model.json`.
@@ -59,12 +61,6 @@ pub struct ProgramFolder {
     pub program: Program,
     /// Expected outputs for the inputs generated from the seed, if they were computed.
     pub expected: Option<Vec<Tensor>>,
-}
-
-/// The version field, which metadata of all format versions contain.
-#[derive(Deserialize)]
-struct PortableFormat {
-    format: u32,
 }
 
 impl Default for Portable {
@@ -139,29 +135,20 @@ pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tens
         expected_hash: expected.as_deref().map(hash_bytes),
         ..portable
     };
-    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("metadata hold only JSON values"))
+    keep(MODEL, sealed::seal_json(&portable).expect("metadata hold only JSON values").as_bytes())
 }
 
 /// Reads and validates the folder of a program.
 pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
     let path = metadata_path(folder);
-    let text = read_bounded(&path, MODEL_BYTES_MAX)?;
-    // The format is checked first, because other formats have other fields.
-    let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
-    if format.format != FORMAT {
-        return Err(portable_error(
-            &path,
-            &format!("its format version is {}, but this program reads version {FORMAT}", format.format),
-        ));
-    }
-    let portable: Portable = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
+    let portable = read_metadata(&path)?;
     // Only the hashes of code and constants are checked here; the runner reads them.
     let program = folder::read_program(folder)?.program;
     let description = folder::description_path(folder);
     if hash_bytes(&fs::read(&description).map_err(|error| portable_error(&description, &error))?)
         != portable.program_hash
     {
-        return Err(portable_error(&description, &"the content of the file changed: its hash differs"));
+        return Err(portable_error(&description, &sealed::CHANGED));
     }
     if portable.draws.len() != program.inputs.len() {
         let why =
@@ -176,12 +163,18 @@ pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
             let bytes =
                 read_bounded(&path, types.clone().map(|ty| ty.size_bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
             if hash_bytes(&bytes) != *wanted {
-                return Err(portable_error(&path, &"the content of the file changed: its hash differs"));
+                return Err(portable_error(&path, &sealed::CHANGED));
             }
             Some(super::parse_tensors(types, &bytes)?)
         }
     };
     Ok(ProgramFolder { portable, program, expected })
+}
+
+fn read_metadata(path: &Path) -> Result<Portable> {
+    let text = String::from_utf8(read_bounded(path, MODEL_BYTES_MAX)?).map_err(|error| portable_error(path, &error))?;
+    let text = sealed::open_sealed(text, FORMAT).map_err(|why| portable_error(path, &why))?;
+    serde_json::from_str(&text).map_err(|error| portable_error(path, &error))
 }
 
 fn hash_bytes(bytes: &[u8]) -> String {

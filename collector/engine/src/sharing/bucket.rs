@@ -8,6 +8,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::processes::{ProcessError, ProcessLimits, run_for_output};
+use crate::soundness::wrong_schedule;
 use crate::stores::store_failure;
 use datasets::Store;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
@@ -139,7 +140,7 @@ impl<'a> BucketClient<'a> {
             let above = file.parent().unwrap_or(folder.path());
             std::fs::create_dir_all(above).map_err(Failure::environment)?;
             self.download_object(&name, &file)?;
-            let merged = store.merge_from(&staged).map_err(store_failure)?;
+            let merged = store.merge_with(&staged, &wrong_schedule).map_err(store_failure)?;
             match merged.damage.first() {
                 None => counts.new += 1,
                 Some(damage) => {

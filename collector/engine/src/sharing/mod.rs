@@ -8,6 +8,7 @@ mod postgres;
 use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
+use crate::soundness::wrong_schedule;
 use crate::stores::{note_damage, note_torn, open_existing, store_failure};
 pub use bucket::{Bucket, BucketServer, list_page};
 use bucket::{BucketClient, ObjectCounts};
@@ -125,7 +126,7 @@ pub fn pull_store(store: &Path, address: &str, transfer: &Transfer<'_>) -> Resul
 }
 
 fn copy_store(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Result<TransferReport> {
-    let report = to.merge_from(from).map_err(store_failure)?;
+    let report = to.merge_with(from, &wrong_schedule).map_err(store_failure)?;
     note_damage(&report.damage, observer);
     Ok(TransferReport {
         address: address.to_owned(),
@@ -151,7 +152,7 @@ pub fn merge_stores(store: &Path, others: &[PathBuf], observer: &dyn Observer) -
     let others = others.iter().map(|other| open_existing(other)).collect::<Result<Vec<_>>>()?;
     let store = Store::create(store).map_err(store_failure)?;
     let merge_one = |other: &Store| {
-        let report = store.merge_from(other).map_err(store_failure)?;
+        let report = store.merge_with(other, &wrong_schedule).map_err(store_failure)?;
         note_torn(&report.torn, observer);
         note_damage(&report.damage, observer);
         Ok(MergedStore { from: other.root().to_owned(), report })

@@ -141,6 +141,9 @@ impl<'a> Importer<'a> {
                 })?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
                 if let Some(extents) = self.options.shapes.get(name) {
+                    if let Some(reason) = self.program.range_problem(meta, extents) {
+                        return Err(self.malformed(place(), reason));
+                    }
                     ty = TensorType::new(ty.dtype, extents);
                 }
                 self.emit.builder.add_input(name, ty)?

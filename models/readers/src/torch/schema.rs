@@ -1,5 +1,6 @@
 //! JSON schema of the needed parts of an exported program. Unions are objects with one key, the variant's name.
 
+use models::names::shorten_text;
 use models::types::DType;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,6 +10,35 @@ use std::collections::BTreeMap;
 pub(super) struct ExportedProgram {
     pub graph_module: GraphModule,
     pub schema_version: Version,
+    /// Allowed values of each symbol of a size.
+    #[serde(default)]
+    pub range_constraints: BTreeMap<String, SizeRange>,
+}
+
+/// Ends of a range; `null` if there is no limit.
+#[derive(Deserialize)]
+pub(super) struct SizeRange {
+    #[serde(default)]
+    min_val: Value,
+    #[serde(default)]
+    max_val: Value,
+}
+
+impl ExportedProgram {
+    /// Returns why an input cannot have these extents: a size outside of the range that was stated at export.
+    pub fn range_problem(&self, input: &Meta, extents: &[i64]) -> Option<String> {
+        input.sizes.iter().zip(extents).enumerate().find_map(|(dimension, (size, extent))| {
+            let symbol = size.value_of("as_expr")?.get("expr_str")?.as_str()?;
+            let SizeRange { min_val, max_val } = self.range_constraints.get(symbol)?;
+            let (least, most) = (min_val.as_i64().unwrap_or(0), max_val.as_i64().unwrap_or(i64::MAX));
+            let is_outside = !(least..=most).contains(extent);
+            let allowed = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
+            is_outside.then(|| {
+                let symbol = shorten_text(symbol);
+                format!("dimension {dimension} is {extent}, but the export allows {allowed} for `{symbol}`")
+            })
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -228,5 +258,37 @@ pub(super) fn names_of(union: &Union) -> Vec<&str> {
             list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sizes_outside_of_the_exported_range_are_refused() {
+        let size = |symbol: &str| json!({ "as_expr": { "expr_str": symbol, "hint": { "as_int": 4 } } });
+        let input = json!({ "dtype": 7, "sizes": [size("s77"), { "as_int": 3 }, size("s27"), size("2*s77")] });
+        let input: Meta = serde_json::from_value(input).unwrap();
+        let program = json!({
+            "graph_module": {
+                "graph": { "outputs": [], "nodes": [], "tensor_values": {} },
+                "signature": { "input_specs": [] },
+            },
+            "schema_version": { "major": 8, "minor": 8 },
+            "range_constraints": {
+                "s77": { "min_val": 2, "max_val": 16 },
+                "s27": { "min_val": 3, "max_val": null },
+            },
+        });
+        let program: ExportedProgram = serde_json::from_value(program).unwrap();
+        for extents in [[2, 3, 3, 4], [16, 5, 1 << 40, 1]] {
+            assert_eq!(program.range_problem(&input, &extents), None);
+        }
+        let problem = |extents: &[i64]| program.range_problem(&input, extents).unwrap();
+        assert_eq!(problem(&[17, 3, 4, 8]), "dimension 0 is 17, but the export allows 2 to 16 for `s77`");
+        assert_eq!(problem(&[1]), "dimension 0 is 1, but the export allows 2 to 16 for `s77`");
+        assert_eq!(problem(&[2, 3, 2]), "dimension 2 is 2, but the export allows at least 3 for `s27`");
     }
 }

@@ -23,8 +23,6 @@ const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
 /// Number of places within a gap at which thresholds lie; more make files larger and predictions hardly better.
 const GAP_PLACES: f64 = 4.0;
-/// Multiples of this number are spread evenly over the unit interval, also the first few.
-const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
@@ -273,7 +271,7 @@ impl Trees {
         };
         let columns: Vec<Vec<f32>> = (0..self.features).map(sorted_column).collect();
         for tree in 0..self.trees.len() {
-            let place_in_gap = ((tree + 1) as f64 * GOLDEN_RATIO).fract();
+            let place_in_gap = ((tree + 1) as f64 * models::GOLDEN_SHARE).fract();
             let share = ((place_in_gap * GAP_PLACES).floor() + 0.5) / GAP_PLACES;
             for place in self.node_range(tree) {
                 let node = &mut self.nodes[place];

@@ -7,6 +7,7 @@ use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use job::space::{self, Schedule};
 use measure::synthetic::Synthetic;
 use models::{Choice, Parallel};
+use serde::Serialize;
 use serde_json::json;
 use targets::Target;
 
@@ -80,7 +81,44 @@ pub fn sample_operators(
     places.iter().map(operator).collect()
 }
 
-/// Returns all combinations that fit the cores, and the number of combinations that need too many cores.
+/// Combinations and operators that the settings name but that are not measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Number of operators beyond `corun.operators`.
+    pub operators: usize,
+    /// Number of combinations of the operators beyond `corun.combinations`.
+    pub combinations: u64,
+    /// Number of combinations whose members need more cores than there are.
+    pub too_large: u64,
+    /// Numbers of members of those combinations.
+    pub too_large_members: Vec<usize>,
+}
+
+impl LeftOut {
+    /// Returns a line per reason for which something is left out.
+    pub fn describe(&self, corun: &CoRun, cores: usize) -> Vec<String> {
+        let LeftOut { operators, combinations, too_large, too_large_members } = self;
+        let mut lines = Vec::new();
+        if *operators > 0 {
+            let limit = corun.operators;
+            lines.push(format!("{operators} operators are left out: `corun.operators` is {limit}"));
+        }
+        if *combinations > 0 {
+            let limit = corun.combinations;
+            lines.push(format!("{combinations} combinations are left out: `corun.combinations` is {limit} per size"));
+        }
+        if *too_large > 0 {
+            let members: Vec<String> = too_large_members.iter().map(usize::to_string).collect();
+            let members = members.join(", ");
+            lines.push(format!(
+                "{too_large} combinations of {members} members are left out: they need more than {cores} cores"
+            ));
+        }
+        lines
+    }
+}
+
+/// Returns all combinations that fit the cores, and what is left out of the combinations of the operators.
 pub fn plan_combinations(
     operators: &[Operator],
     corun: &CoRun,
@@ -88,19 +126,23 @@ pub fn plan_combinations(
     bases: &Bases,
     cpus: &[usize],
     can_part_cache: bool,
-) -> Result<(Vec<Combination>, usize), RowError> {
+) -> Result<(Vec<Combination>, LeftOut), RowError> {
     // A cache share that cannot be enforced must not be recorded.
     let corun = &CoRun { cache_share: corun.cache_share.filter(|_| can_part_cache), ..corun.clone() };
-    let mut chosen: Vec<Vec<Part>> = Vec::new();
+    let (mut chosen, mut not_sampled): (Vec<Vec<Part>>, u64) = (Vec::new(), 0);
     // Operators first: without pairs of operators, an interrupted campaign could not be learned from.
     for &size in &corun.sizes {
-        chosen.extend(sample_multisets(operators, size, corun.combinations, seed));
+        let sampled = sample_multisets(operators, size, corun.combinations, seed);
+        not_sampled += count_multisets(operators.len(), size).saturating_sub(sampled.len() as u64);
+        chosen.extend(sampled);
     }
     for operator in 0..operators.len() {
         let beside = corun.synthetic_partners().into_iter();
         chosen.extend(beside.map(|partner| vec![Part::Operator(operator), Part::Synthetic(partner)]));
     }
-    let (mut combinations, mut left_out) = (Vec::new(), 0);
+    let combinations_left = not_sampled * corun.parallel.len() as u64;
+    let (mut combinations, mut left_out) =
+        (Vec::new(), LeftOut { combinations: combinations_left, ..LeftOut::default() });
     for parallel in &corun.parallel {
         for parts in &chosen {
             let own = |place: usize| match parallel {
@@ -113,11 +155,22 @@ pub fn plan_combinations(
                 parts.iter().enumerate().map(|(place, part)| Some((*part, own(place)?))).collect();
             match members {
                 Some(members) => combinations.push(create_combination(operators, *parallel, members, corun, bases)?),
-                None => left_out += 1,
+                None => {
+                    left_out.too_large += 1;
+                    left_out.too_large_members.push(parts.len());
+                }
             }
         }
     }
+    left_out.too_large_members.sort_unstable();
+    left_out.too_large_members.dedup();
     Ok((combinations, left_out))
+}
+
+/// Returns the number of multisets of some operators.
+fn count_multisets(operators: usize, size: usize) -> u64 {
+    let (operators, size) = (operators as u64, size as u64);
+    (1..=size).fold(1, |count, number| count * (operators + number - 1) / number)
 }
 
 fn sample_multisets(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
@@ -228,6 +281,30 @@ mod tests {
         let kinds: Vec<(usize, bool)> = planned.iter().map(|one| (one.members.len(), has_partner(one))).collect();
         // All multisets of two and of three operators, then each operator with each partner.
         let expected = [vec![(2, false); 6], vec![(3, false); 10], vec![(2, true); 6]].concat();
-        assert_eq!((kinds, left_out), (expected, 0));
+        assert_eq!((kinds, left_out), (expected, LeftOut::default()));
+    }
+
+    #[test]
+    fn left_out_combinations_are_counted_by_reason() {
+        let operators: Vec<Operator> = (0..4).map(operator).collect();
+        let both = vec![Parallel::Stream, Parallel::Full];
+        let corun =
+            CoRun { sizes: vec![2, 3], partners: Vec::new(), combinations: 8, parallel: both, ..CoRun::default() };
+        let revisions = Revisions::embedded_table().clone();
+        let bases = Bases { compiled: Record::default(), library: Record::default(), revisions };
+        let (planned, left_out) =
+            plan_combinations(&operators, &corun, 0, &bases, &[0, 1], false).expect("records have keys");
+        // Of 10 pairs and 20 triples, 8 each are sampled. Two cores are too few for triples on cores of their own.
+        let expected = LeftOut { operators: 0, combinations: 28, too_large: 8, too_large_members: vec![3] };
+        assert_eq!((planned.len(), &left_out), (24, &expected));
+        assert_eq!(
+            LeftOut { operators: 5, ..left_out }.describe(&corun, 2),
+            [
+                "5 operators are left out: `corun.operators` is 24",
+                "28 combinations are left out: `corun.combinations` is 8 per size",
+                "8 combinations of 3 members are left out: they need more than 2 cores",
+            ]
+        );
+        assert_eq!(count_multisets(128, 8), 2_214_919_483_920);
     }
 }

@@ -8,13 +8,14 @@ mod tests;
 
 pub use resolve::ResolvedConfig;
 
-use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
+use super::choices::{AttentionChoice, Backend, Executor, SamplerName};
 use super::config::{ConfigError, Limits};
 use super::corun_settings::CoRun;
 use super::night::Night;
 use super::tune::TuneSettings;
 #[cfg(feature = "clap")]
 use crate::flags::choice_parser;
+use datasets::CacheState;
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::{Fuse, names};
@@ -179,9 +180,9 @@ pub struct SweepSettings {
     /// Cache state before a timed run [default: warm]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_parser = choice_parser::<CacheChoice>(), value_name = "STATE", value_delimiter = ',')
+        arg(long, value_parser = choice_parser::<CacheState>(), value_name = "STATE", value_delimiter = ',')
     )]
-    pub cache: Option<Vec<CacheChoice>>,
+    pub cache: Option<Vec<CacheState>>,
     /// Seed of schedules and input values [default: 0]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 63)))]
     pub seed: Option<u64>,

@@ -1,7 +1,7 @@
 //! Resolves settings into a checked, complete configuration.
 
 use super::{ModelEntry, Settings};
-use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, SamplerName};
+use crate::campaign::choices::{AttentionChoice, Executor, ModelSource, SamplerName};
 use crate::campaign::config::{
     BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
     check_each, check_target, distinct, format_setting,
@@ -10,6 +10,7 @@ use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
 use crate::failure::{Failure, format_chain};
+use datasets::CacheState;
 use models::Choice;
 use targets::{HOST, OptionError, TargetOptions, parse_composite};
 use zoo::transformers::{self, Phase};
@@ -158,7 +159,7 @@ impl Settings {
             attention: model.attention.unwrap_or(AttentionChoice::Fused),
             executor: model.executor.unwrap_or_default(),
             variations: model.variations.unwrap_or(0),
-            cache: sweep.cache.unwrap_or_else(|| vec![CacheChoice::Warm]),
+            cache: sweep.cache.unwrap_or_else(|| vec![CacheState::Warm]),
             seed: sweep.seed.unwrap_or(0),
             budget_seconds: sweep.budget_seconds,
             measure,

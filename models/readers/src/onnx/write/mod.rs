@@ -47,7 +47,7 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
         sheet.set_name(node.outputs[0], made);
     }
     let (nodes, initializer, outputs) = sheet.finish_sheet();
-    let input = graph.inputs.iter().zip(sheet::port_names(graph, &graph.inputs));
+    let input = graph.inputs.iter().zip(sheet::input_names(graph));
     let input = input.map(|(id, name)| port_info(name, &graph.values[id.0 as usize].ty)).collect();
     let output = graph.outputs.iter().zip(outputs);
     let output = output.map(|(id, name)| port_info(name, &graph.values[id.0 as usize].ty)).collect();

@@ -33,8 +33,8 @@ impl<'a> Sheet<'a> {
             node.inputs.iter().for_each(|id| readers[id.0 as usize].push(index));
         }
         let mut names = vec![None; graph.values.len()];
-        let inputs = port_names(graph, &graph.inputs);
-        let mut taken: HashSet<String> = port_names(graph, &graph.outputs).into_iter().collect();
+        let inputs = input_names(graph);
+        let mut taken: HashSet<String> = output_names(graph).into_iter().collect();
         for (id, name) in graph.inputs.iter().zip(inputs) {
             taken.insert(name.clone());
             names[id.0 as usize] = Some(name);
@@ -275,7 +275,7 @@ impl<'a> Sheet<'a> {
     }
 
     pub fn finish_sheet(mut self) -> (Vec<messages::Node>, Vec<messages::Tensor>, Vec<String>) {
-        let wanted = port_names(self.graph, &self.graph.outputs);
+        let wanted = output_names(self.graph);
         let outputs = self.value_names(&self.graph.outputs.clone());
         let is_made: HashSet<&String> = self.nodes.iter().flat_map(|node| &node.output).collect();
         let mut renamed: HashMap<String, String> = HashMap::new();
@@ -300,27 +300,28 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Returns unique names of inputs or outputs; a prefix distinguishes outputs from inputs.
-pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
-    let inputs: HashSet<&str> = match ids == graph.inputs {
-        true => HashSet::new(),
-        false => graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect(),
+/// Returns the names of the inputs in the file.
+pub(super) fn input_names(graph: &Graph) -> Vec<String> {
+    unique_names(graph, &graph.inputs, "input", HashSet::new())
+}
+
+/// Returns the names of the outputs in the file. An output that is an input has another name than that input.
+pub(super) fn output_names(graph: &Graph) -> Vec<String> {
+    unique_names(graph, &graph.outputs, "output", input_names(graph).into_iter().collect())
+}
+
+/// Returns a name for each value that is not taken: its own, or its kind and place.
+fn unique_names(graph: &Graph, ids: &[ValueId], kind: &str, mut taken: HashSet<String>) -> Vec<String> {
+    let name = |(place, id): (usize, &ValueId)| {
+        let own = &graph.values[id.0 as usize].name;
+        let is_free = !own.is_empty() && !taken.contains(own);
+        let mut name = if is_free { own.clone() } else { format!("{kind}:{place}") };
+        while !taken.insert(name.clone()) {
+            name.push('\'');
+        }
+        name
     };
-    let mut known: HashSet<String> = HashSet::new();
-    ids.iter()
-        .enumerate()
-        .map(|(place, id)| {
-            let name = &graph.values[id.0 as usize].name;
-            let is_free = !name.is_empty() && !inputs.contains(name.as_str()) && !known.contains(name);
-            let kind = if inputs.is_empty() { "input" } else { "output" };
-            let mut name = if is_free { name.clone() } else { format!("{kind}:{place}") };
-            while inputs.contains(name.as_str()) || known.contains(&name) {
-                name.push('\'');
-            }
-            known.insert(name.clone());
-            name
-        })
-        .collect()
+    ids.iter().enumerate().map(name).collect()
 }
 
 pub(super) fn int_attribute(name: &str, value: i64) -> Attribute {

@@ -154,6 +154,11 @@ fn what_is_given_constant_or_answered_twice_is_copied() {
     let c = builder.add_constant("c", TensorType::f32(&[4]), models::Const::Fill(2.0)).expect("a constant");
     let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     same(&builder.finish(&[y, x, y, c]).expect("a graph"));
+    // The outputs are exactly the inputs.
+    let mut builder = GraphBuilder::new("unchanged");
+    let x = builder.add_input("x", TensorType::f32(&[2, 3])).expect("an input");
+    let y = builder.add_input("", TensorType::f32(&[4])).expect("an input");
+    same(&builder.finish(&[x, y]).expect("a graph"));
 }
 
 #[test]
