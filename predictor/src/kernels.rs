@@ -11,6 +11,8 @@ use std::path::Path;
 const POWER_PER_CLOCK: f64 = 3.0;
 /// Share of the power limit that an idle GPU draws.
 const IDLE_SHARE: f64 = 0.15;
+/// Share of the power limit below which drivers accept no other limit: 100 of 400 W on A100, 200 of 700 W on H100.
+const LEAST_LIMIT_SHARE: f64 = 0.25;
 
 /// Smallest ratio of two devices' watts per operation, at peak, whose times are compared without a warning.
 const LEAST_POWER: f64 = 0.95;
@@ -30,8 +32,8 @@ pub struct KernelAnswer {
     pub joules: Option<f64>,
     /// Factor by which the power limit increases the time; 1 if the limit is not reached.
     pub slow_down: f64,
-    /// Warns of a time that was scaled from a device with more power for its arithmetic.
-    pub power_warning: Option<String>,
+    /// Reasons to doubt the time.
+    pub warnings: Vec<String>,
     pub flops: f64,
     pub bytes: f64,
 }
@@ -73,11 +75,11 @@ pub fn predict_kernel(
     let mut slow_down = 1.0;
     if let Some(limit) = power_limit {
         let idle = IDLE_SHARE * device.power_limit_w;
-        let most = 2.0 * device.power_limit_w;
-        if !(limit > idle && limit <= most) {
+        let [least, most] = [LEAST_LIMIT_SHARE, 2.0].map(|share| share * device.power_limit_w);
+        if !(least..=most).contains(&limit) {
             let (name, usual) = (&device.name, device.power_limit_w);
             return Err(Error::Query(format!(
-                "{name} has a power limit of {usual} W and needs about {idle:.0} W when idle; give --power-limit above {idle:.0} W and up to {most:.0} W"
+                "{name} has a power limit of {usual} W; give --power-limit from {least:.0} to {most:.0} W"
             )));
         }
         let Some(KernelPower { watts, framework, seconds, .. }) = power.as_mut() else {
@@ -118,11 +120,18 @@ pub fn predict_kernel(
         joules: power.as_ref().map(|power| power.watts.watts * power.seconds),
         power,
         power_missing: missing,
-        power_warning: power_warning(&answer, device),
+        warnings: power_warning(&answer, device).into_iter().chain(memory_warning(work.bytes, device)).collect(),
         answer,
         slow_down,
         flops: work.flops,
         bytes: work.bytes,
+    })
+}
+
+fn memory_warning(bytes: f64, device: &GpuFacts) -> Option<String> {
+    let memory = device.memory_bytes;
+    (bytes > memory).then(|| {
+        format!("the operands have {:.0} GB, more than the {:.0} GB of the device's memory", bytes / 1e9, memory / 1e9)
     })
 }
 

@@ -6,6 +6,7 @@ use predictor::queries::{ModelSource, NetworkQuestion, Run, Setting};
 use predictor::{bundle, kernels};
 use serving::Kernel;
 use serving::learned::Distance;
+use serving::times::Estimate;
 use std::path::Path;
 
 fn resnet(device: &str) -> NetworkAnswer {
@@ -72,9 +73,29 @@ fn kernels_are_answered_by_what_was_measured() {
     assert_eq!(elsewhere.power_missing.as_deref(), Some("measured with trtllm 1.3.0rc15 only, the time with vllm"));
 
     // The board with 300 W was not measured, but the one with 400 W and otherwise equal products.
-    let warned = ask("gemm:m=8192,n=8192,k=8192", "a100_pcie").power_warning.expect("a warning");
-    assert!(warned.contains("scaled from NVIDIA A100-SXM4-80GB with 400 W; large products may"), "{warned}");
-    assert_eq!(ask("gemm:m=8192,n=8192,k=8192", "a100_sxm").power_warning, None);
+    let warned = ask("gemm:m=8192,n=8192,k=8192", "a100_pcie").warnings;
+    assert!(warned[0].contains("scaled from NVIDIA A100-SXM4-80GB with 400 W; large products may"), "{warned:?}");
+    assert!(ask("gemm:m=8192,n=8192,k=8192", "a100_sxm").warnings.is_empty());
+    let warned = ask("gemm:m=1000000,n=1000000,k=8192", "a100_sxm").warnings;
+    assert!(warned[0].contains("more than the 86 GB of the device's memory"), "{warned:?}");
+
+    // Contexts between those of the table were taken for layers with other numbers of heads.
+    let decode = |context: u64| {
+        let sizes = format!("batch=64,heads=32,kv_heads=8,head_dim=128,context={context},cache_dtype=fp8");
+        ask(&format!("attention_decode:{sizes}"), "gb300").answer.time.seconds
+    };
+    let times = [1024, 1280, 1536, 1792, 2048, 3000, 4096].map(decode);
+    assert!(times.is_sorted() && times[6] < 100e-6, "{times:?}");
+    // The table has seven small layers of this format on this device, which show the time of the launch alone.
+    let [block, plain] = ["fp8_block", "bf16"]
+        .map(|format| ask(&format!("gemm:m=8192,n=8192,k=8192,dtype={format}"), "rtx_pro_6000_server").answer);
+    assert!(block.time.seconds < 2.0 * plain.time.seconds && block.distance == Distance::NewGeneration, "{block:?}");
+    // A sibling is known no better than the device whose answer it gets: no layer like this was measured in the format.
+    let [measured, sibling] = ["b200_sxm", "b300_sxm"].map(|device| {
+        ask("moe:tokens=64,hidden=4096,intermediate=14336,experts=8,top_k=2,dtype=w4a16_mxfp4", device).answer.time
+    });
+    let width = |time: &Estimate| time.high / time.low;
+    assert!(width(&sibling) > 0.99 * width(&measured), "{measured:?} {sibling:?}");
 
     let gemm = ask("gemm:m=3000,n=1024,k=8192", "l40s");
     let fastest = gemm.flops / kernels::find_device("l40s").expect("a device").bf16_flops;

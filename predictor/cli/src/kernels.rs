@@ -271,7 +271,7 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
-    let warnings: BTreeSet<&String> = answers.iter().filter_map(|answer| answer.power_warning.as_ref()).collect();
+    let warnings: BTreeSet<&String> = answers.iter().flat_map(|answer| &answer.warnings).collect();
     print_notes("warning", warnings);
     let is_learned = answers.iter().any(|answer| answer.answer.distance != Distance::Bound);
     if let Some(first) = learned.provenance.first().filter(|_| is_learned) {
