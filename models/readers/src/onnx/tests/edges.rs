@@ -26,3 +26,20 @@ fn a_cropped_resize_has_the_scaled_size() {
     assert_eq!(ty, "f32[1,1,8,8]");
     assert!(numbers[0].abs() < 1e-6 && (numbers[63] - 7.5).abs() < 1e-5, "{numbers:?}");
 }
+
+#[test]
+fn causal_attention_between_different_lengths_is_refused() {
+    let attention = |queries: &str| {
+        let mut attention = node("y = MultiHeadAttention(x, k, k)");
+        attention.domain = "com.microsoft".to_owned();
+        attention.attribute = vec![int("num_heads", 1), int("unidirectional", 1)];
+        model(&["1", queries, "2"], vec![floats("k", &[1, 3, 2], &[0.5; 6])], vec![attention])
+    };
+    assert_eq!(evaluated(&attention("3"), &Options::default(), &[1.0; 6]).0, "f32[1,3,2]");
+    check_error(
+        &attention("2"),
+        expect![
+            "`small.onnx`, node `y` (`MultiHeadAttention`): not supported: `unidirectional` with different lengths of queries and keys"
+        ],
+    );
+}
