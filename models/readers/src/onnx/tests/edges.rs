@@ -28,6 +28,19 @@ fn a_cropped_resize_has_the_scaled_size() {
 }
 
 #[test]
+fn tensors_without_elements_have_any_empty_shape() {
+    let mut reshape = node("y = Reshape(x, shape)");
+    reshape.attribute.push(int("allowzero", 1));
+    let turned = model(&["0", "3"], vec![integers("shape", &[3, 0])], vec![reshape]);
+    assert_eq!(evaluated(&turned, &Options::default(), &[]).0, "f32[3,0]");
+    for operator in ["Softmax", "LogSoftmax", "Hardmax"] {
+        let mut old = model(&["1", "0", "2"], vec![], vec![node(&format!("y = {operator}(x)"))]);
+        old.opset_import[0].version = 12;
+        assert_eq!(evaluated(&old, &Options::default(), &[]).0, "f32[1,0,2]", "{operator}");
+    }
+}
+
+#[test]
 fn causal_attention_between_different_lengths_is_refused() {
     let attention = |queries: &str| {
         let mut attention = node("y = MultiHeadAttention(x, k, k)");
