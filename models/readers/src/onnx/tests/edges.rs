@@ -40,6 +40,21 @@ fn tensors_without_elements_have_any_empty_shape() {
     }
 }
 
+/// A window of more than twice the channels covers all channels, but its size still divides `alpha`.
+#[test]
+fn windows_of_normalisation_may_exceed_the_channels() {
+    let normalised = |size| {
+        let mut lrn = node("y = LRN(x)");
+        lrn.attribute = vec![int("size", size), Attribute { name: "alpha".to_owned(), f: Some(5.0), ..ints("", &[]) }];
+        evaluated(&model(&["1", "2", "1"], vec![], vec![lrn]), &Options::default(), &[1.0, 2.0]).1
+    };
+    for size in [4, 5, 1 << 40] {
+        let divisor = (1.0 + 5.0 / size as f64 * 5.0f64).powf(0.75);
+        let numbers = normalised(size);
+        assert!((numbers[0] - 1.0 / divisor).abs() < 1e-5 && (numbers[1] - 2.0 / divisor).abs() < 1e-5, "{numbers:?}");
+    }
+}
+
 #[test]
 fn causal_attention_between_different_lengths_is_refused() {
     let attention = |queries: &str| {
