@@ -71,3 +71,12 @@ fn causal_attention_between_different_lengths_is_refused() {
         ],
     );
 }
+
+#[test]
+fn an_input_with_a_default_can_be_bound() {
+    let mut scaled = model(&["2"], vec![floats("w", &[1], &[3.0])], vec![node("y = Mul(x, w)")]);
+    scaled.graph.as_mut().unwrap().input.push(info("w", &["1"]));
+    assert_eq!(evaluated(&scaled, &Options::default(), &[1.0, 2.0]).1, [3.0, 6.0]);
+    let values = BTreeMap::from([("w".to_owned(), vec![5.0])]);
+    assert_eq!(evaluated(&scaled, &Options { values, ..Options::default() }, &[1.0, 2.0]).1, [5.0, 10.0]);
+}
