@@ -178,8 +178,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists files and folders whose names `is_wanted` accepts, sorted; none for a missing folder. Skips links, and
-/// pipes, because opening a pipe would block.
+/// Lists files and folders whose names `is_wanted` accepts, sorted; none for a missing folder. Refuses links, which
+/// would lead out of the folder. Skips pipes, because opening a pipe would block.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -188,8 +188,14 @@ pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> 
     let mut paths = Vec::new();
     for entry in entries {
         let entry = entry.context("listing", folder)?;
+        if !entry.file_name().to_str().is_some_and(&is_wanted) {
+            continue;
+        }
         let kind = entry.file_type().context("listing", folder)?;
-        if (kind.is_file() || kind.is_dir()) && entry.file_name().to_str().is_some_and(&is_wanted) {
+        if kind.is_symlink() {
+            return Err(Error::damaged(&entry.path(), "the file is a link, and a store must not contain links"));
+        }
+        if kind.is_file() || kind.is_dir() {
             paths.push(entry.path());
         }
     }

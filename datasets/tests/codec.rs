@@ -84,6 +84,16 @@ fn a_wrong_line_is_named() {
     );
 }
 
+/// Some editors begin a text file with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let records = [measured(1), measured(2)];
+    for format in [Format::JsonLines, Format::Csv] {
+        let bytes = [b"\xef\xbb\xbf", write(format, &records).as_slice()].concat();
+        assert_eq!(read_bytes(format, &bytes).unwrap(), records, "{format:?}");
+    }
+}
+
 #[test]
 fn a_wrong_csv_is_named() {
     check_refusal(

@@ -862,6 +862,39 @@ fn pipes_are_passed_over_and_links_are_refused() {
     }
 }
 
+/// Skipped links would hide their records: a store that lost them would be called sound.
+#[test]
+fn links_to_parts_and_journals_are_refused() {
+    for name in ["dataset/part_target=cpu", "dataset/part_target=cpu/part_host_class=c", "PART", "journal/a.jsonl"] {
+        let (folder, store) = new_store();
+        let report = write(&store, &[measured(1)]);
+        let part = report.parts[0].clone();
+        let mut folders = part.ancestors().skip(1);
+        let path = match name {
+            "PART" => part.clone(),
+            "dataset/part_target=cpu" => folders.nth(1).unwrap().to_owned(),
+            "journal/a.jsonl" => store.root().join(name),
+            _ => folders.next().unwrap().to_owned(),
+        };
+        let moved = folder.path().join("moved");
+        if path.exists() {
+            std::fs::rename(&path, &moved).unwrap();
+        }
+        std::os::unix::fs::symlink(&moved, &path).unwrap();
+        let other = Store::create(&folder.path().join("other")).unwrap();
+        let export = folder.path().join("out.csv");
+        for refused in [
+            store.verify().map(drop),
+            store.stats(Choose::All).map(drop),
+            other.merge_from(&store).map(drop),
+            store.export(&export, Format::Csv, Choose::All).map(drop),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(&format!("`{}`", path.display())) && refused.contains("is a link"), "{refused}");
+        }
+    }
+}
+
 /// A flipped bit in the marker does not block a store, because each part has its own version.
 #[test]
 fn a_damaged_marker_is_named_and_written_anew() {

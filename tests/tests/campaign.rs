@@ -678,4 +678,6 @@ fn a_damaged_part_is_reported() {
     assert!(aside.stdout.contains("rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
     assert!(!path.exists());
     check_sound(&bench, "store");
+    let later = run(bench.opcollect("dataset verify --store store")).expect(0).stdout;
+    assert!(later.contains("has 1 damaged file, which no command reads") && !later.contains("moved"), "{later}");
 }

@@ -283,7 +283,7 @@ fn merged_traces_state_their_clock_offsets() {
     bench.write("b.json", &format!(r#"{{"baseTimeNanoseconds": 3500000, "traceEvents": [{}]}}"#, slice("b", 5)));
     bench.write("c.json", &format!("[{}]", slice("c", 100)));
     let starts = |flags: &str| {
-        run(bench.opcollect(&format!("trace merge {flags} --json"))).expect(0);
+        run(bench.opcollect(&format!("trace merge {flags} --json --force"))).expect(0);
         let mut query = bench.opcollect("trace query all.pftrace");
         query.args([
             "select s.name, ts, t.name as track from slice s join track t on s.track_id = t.id order by ts",
@@ -308,12 +308,36 @@ fn merged_traces_state_their_clock_offsets() {
     let far = "trace merge a.json c.json far.pftrace --offset-ns 0,9223372036854775807";
     let refused = run(bench.opcollect(far)).expect(2);
     assert!(refused.stderr.contains("range of 64-bit nanoseconds") && !bench.path("far.pftrace").exists(), "{refused}");
-    let shown = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
+    let shown = run(bench.opcollect("trace merge a.json b.json all.json --force")).expect(0).stdout;
     assert!(shown.contains("`b.json`: added 2500000 ns to its times"), "{shown}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
     assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);
     assert!(refused.stderr.contains("1 numbers for 2 traces"), "{refused:?}");
+}
+
+/// The output of `merge` and `convert` is the last argument, so a forgotten one must not overwrite a trace.
+#[test]
+fn inputs_and_existing_traces_are_not_overwritten() {
+    let bench = Bench::new();
+    let slice = r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":10}]"#;
+    for name in ["r0.json", "r1.json", "r2.json"] {
+        bench.write(name, slice);
+    }
+    std::os::unix::fs::symlink("r0.json", bench.path("link.json")).expect("a link can be made");
+    for (command, why) in [
+        ("merge r0.json r1.json r2.json --align keep", "`r2.json` already exists"),
+        ("convert r0.json r2.json", "`r2.json` already exists"),
+        ("merge r0.json r1.json ./r0.json --align keep --force", "`./r0.json` is also an input"),
+        ("convert r0.json link.json --force", "`link.json` is also an input"),
+    ] {
+        let refused = run(bench.opcollect(&format!("trace {command}"))).expect(2);
+        assert!(refused.stderr.contains(why), "{refused}");
+        for name in ["r0.json", "r1.json", "r2.json"] {
+            assert_eq!(std::fs::read_to_string(bench.path(name)).expect("it is there"), slice, "{command}");
+        }
+    }
+    run(bench.opcollect("trace merge r0.json r1.json r2.json --align keep --force")).expect(0);
 }
 
 #[test]

@@ -372,7 +372,8 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         ))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
-            print_text(&format!("moved {} to `{folder}`", format_count(found.quarantined.len(), "damaged file")))?;
+            let files = format_count(found.quarantined.len(), "damaged file");
+            print_text(&format!("`{folder}` has {files}, which no command reads"))?;
         }
     }
     Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })

@@ -24,6 +24,8 @@ use profile::summary::GroupBy;
 use report::Paper;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Options of a summary by operator.
@@ -243,13 +245,15 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Limits of a written trace.
+/// Limits of a written trace, and whether it may replace a file.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteBounds {
     /// Largest size of the written trace before compression, in MiB.
     pub max_mib: u32,
     /// Memory limit for each trace that is read, in MiB.
     pub memory_mib: u32,
+    /// Whether an existing output is replaced.
+    pub force: bool,
 }
 
 /// How the clocks of several traces are aligned.
@@ -288,7 +292,7 @@ pub type FoundSink<'a> = &'a mut dyn FnMut(&TraceContents);
 /// Converts a trace to the format implied by the output file's name.
 pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
-    let file = Output::create(output).map_err(Failure::environment)?;
+    let file = create_output(output, &[input], bounds.force)?;
     let trace = read_timeline(input, bounds.memory_mib)?;
     require_events(input, &trace)?;
     report(&trace.found);
@@ -313,7 +317,7 @@ pub fn merge_traces(
         return Err(Failure::usage(format!("`--offset-ns` has {given} numbers for {wanted} traces"))
             .with_hint("give one for each, such as `--offset-ns 0,-1250000`"));
     }
-    let file = Output::create(output).map_err(Failure::environment)?;
+    let file = create_output(output, inputs, bounds.force)?;
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
         let trace = read_timeline(input, bounds.memory_mib)?;
@@ -329,6 +333,25 @@ pub fn merge_traces(
     };
     let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: file_name(path), trace, offset_ns };
     write_parts(traces.into_iter().zip(offsets).zip(inputs).map(part).collect(), format, file, bounds)
+}
+
+/// Creates the output, which is a positional argument: a forgotten one would make an input the output.
+fn create_output(output: &Path, inputs: &[impl AsRef<Path>], force: bool) -> Result<Output> {
+    let identity = |path: &Path| {
+        let found = path.metadata().ok().filter(Metadata::is_file)?;
+        Some((found.dev(), found.ino()))
+    };
+    if let Some(existing) = identity(output) {
+        let shown = output.display();
+        if inputs.iter().any(|input| identity(input.as_ref()) == Some(existing)) {
+            return Err(Failure::usage(format!("the output `{shown}` is also an input")));
+        }
+        if !force {
+            return Err(Failure::usage(format!("the output `{shown}` already exists"))
+                .with_hint("the last file is the output; replace an existing one with `--force`"));
+        }
+    }
+    Output::create(output).map_err(Failure::environment)
 }
 
 fn implied_format(path: &Path) -> Result<Format> {

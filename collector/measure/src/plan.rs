@@ -208,15 +208,16 @@ impl Plan {
             self.confidence,
             "from 0.5 to below 1",
         )?;
-        require_setting(self.samples_min >= 1, "samples_min", self.samples_min, "at least 1")?;
+        for (field, samples) in [("samples_min", self.samples_min), ("samples_max", self.samples_max)] {
+            require_setting((1..=1_000_000).contains(&samples), field, samples, "from 1 to 1000000")?;
+        }
         require_setting(self.samples_slow_min >= 1, "samples_slow_min", self.samples_slow_min, "at least 1")?;
-        let samples = self.samples_min..=1_000_000;
-        require_setting(
-            samples.contains(&self.samples_max),
-            "samples_max",
-            self.samples_max,
-            format!("in {samples:?}"),
-        )?;
+        let Plan { samples_min: least, samples_max: most, .. } = *self;
+        // The error names the setting that was changed.
+        match most == Plan::default().samples_max {
+            true => require_setting(least <= most, "samples_min", least, format!("at most `samples_max`, {most}")),
+            false => require_setting(least <= most, "samples_max", most, format!("at least `samples_min`, {least}")),
+        }?;
         require_setting(self.time_limit_ns >= 1, "time_limit_ns", self.time_limit_ns, "at least 1")?;
         check_cache(self.cache)
     }
@@ -264,8 +265,12 @@ mod tests {
         let refused = |plan: Plan| plan.check_settings().expect_err("nonsense").to_string();
         expect!["measuring plan: `precision` is 0, but must be between 0 and 1"]
             .assert_eq(&refused(Plan { precision: 0.0, ..Plan::default() }));
-        expect!["measuring plan: `samples_max` is 3, but must be in 8..=1000000"]
+        expect!["measuring plan: `samples_max` is 3, but must be at least `samples_min`, 8"]
             .assert_eq(&refused(Plan { samples_max: 3, ..Plan::default() }));
+        expect!["measuring plan: `samples_min` is 20000, but must be at most `samples_max`, 10000"]
+            .assert_eq(&refused(Plan { samples_min: 20_000, ..Plan::default() }));
+        expect!["measuring plan: `samples_min` is 100000000, but must be from 1 to 1000000"]
+            .assert_eq(&refused(Plan { samples_min: 100_000_000, ..Plan::default() }));
         expect!["measuring plan: `confidence` is NaN, but must be from 0.5 to below 1"]
             .assert_eq(&refused(Plan { confidence: f64::NAN, ..Plan::default() }));
         let cache = Cache::Cold { flush_bytes: u64::MAX };

@@ -89,11 +89,13 @@ impl Profile {
         }
     }
 
-    /// Returns the self time of each span: its duration minus its children on the same track, at least zero.
+    /// Returns the self time of each span: its duration minus its children on the same track, at least zero. Tasks are
+    /// parts of a call, not children.
     pub fn self_ns(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.spans.iter().map(|span| span.duration_ns).collect();
         for span in &self.spans {
             if let Some(parent) = span.parent
+                && span.kind != Kind::Task
                 && self.spans[parent as usize].track == span.track
             {
                 own[parent as usize] = own[parent as usize].saturating_sub(span.duration_ns);

@@ -3,8 +3,10 @@
 
 use capture::events::{check, in_memory};
 use capture::writer::sink::{Format, Written};
+use profile::averages::{Grouping, compute_averages};
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
+use profile::import::rows::Provenance;
 use profile::import::{self, ImportBounds};
 
 fn small() -> Profile {
@@ -83,6 +85,36 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         assert_eq!(again.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [4, 5], "{name}");
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");
+    }
+}
+
+/// Tasks of pool threads have the name of their call. They are parts of the call, not further calls.
+#[test]
+fn tasks_of_a_trace_are_no_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut profile = small();
+    // The first pool thread is the calling thread, as in measured profiles.
+    profile.tracks.push(Track { name: "pool".to_owned(), ..profile.tracks[0].clone() });
+    for (place, span) in profile.spans.iter_mut().enumerate() {
+        (span.operator, span.track) = (0, if place == 1 { 2 } else { span.track });
+    }
+    let row = |profile: &Profile| {
+        let rows = compute_averages(profile, Grouping::default()).rows;
+        let row = rows.into_iter().find(|row| row.name == "conv2d +relu").expect("it is there");
+        (row.count, row.self_cpu_time_total_ns, row.cpu_time_total_ns, row.median_ns)
+    };
+    assert_eq!(row(&profile), (2, 1600, 1600, 800));
+    let [host, model, run_id, program_version, trace_hash] =
+        ["elsewhere", "small", "run", "0", "0123"].map(str::to_owned);
+    let provenance = Provenance { taken_at_us: 1, host, threads: None, model, run_id, program_version, trace_hash };
+    for (format, name) in [(Format::Chrome, "a.json"), (Format::Perfetto, "a.pftrace")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, written(&profile, format, u64::MAX).1).expect("it can be written");
+        let again = import::read_profile(&path, &ImportBounds::of_memory(16)).expect("it is a profile").profile;
+        assert_eq!(row(&again), row(&profile), "{name}");
+        let records = import::rows::to_records(&again, &provenance).expect("they are rows");
+        let record = records.iter().find(|record| record.op_name == "conv2d +relu").expect("it is there");
+        assert_eq!((record.n, record.median_ns), (2, Some(800.0)), "{name}");
     }
 }
 

@@ -44,6 +44,9 @@ pub(crate) fn parse_line(line: &[u8]) -> std::result::Result<Record, RowError> {
     Ok(record)
 }
 
+/// Mark that some editors write at the beginning of a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A reader of a JSON lines file.
 pub struct Reader {
     path: PathBuf,
@@ -66,10 +69,12 @@ impl Iterator for Reader {
                 Ok(line) => line?,
                 Err(error) => return Some(Err(error)),
             };
-            if line.text.iter().all(u8::is_ascii_whitespace) {
+            let mark = if line.number == 1 { BYTE_ORDER_MARK } else { b"" };
+            let text = line.text.strip_prefix(mark).unwrap_or(line.text);
+            if text.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let record = if line.is_too_long { Err(too_long()) } else { parse_line(line.text) };
+            let record = if line.is_too_long { Err(too_long()) } else { parse_line(text) };
             let number = line.number;
             let failed = record.is_err();
             if failed {

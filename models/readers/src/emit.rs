@@ -244,8 +244,15 @@ impl<'a> Emit<'a> {
     }
 
     pub fn reshape(&mut self, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
-        if self.extents(x)? == shape {
+        let extents = self.extents(x)?;
+        if extents == shape {
             return Ok(x);
+        }
+        // In `Reshape`, 0 keeps the extent at its place, so it cannot express a 0 at another place.
+        let is_kept = |(at, &extent): (usize, &i64)| extent != 0 || extents.get(at) == Some(&0);
+        if extents.contains(&0) && !shape.iter().enumerate().all(is_kept) {
+            let empty = TensorType::new(self.dtype(x)?, shape);
+            return self.constant_of(&Tensor::from_numbers(empty, &[])?);
         }
         self.push(Op::Reshape(Reshape { shape: shape.to_vec() }), &[x])
     }

@@ -39,12 +39,14 @@ impl Operator for Reshape {
         let stated_count = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
         let symbols: Vec<&Dim> = rest.iter().copied().filter(|dim| matches!(dim, Dim::Symbol(_))).collect();
         let numbers = element_count(rest.iter().filter_map(|dim| known_extent(dim, "an extent").ok()))?;
+        // A kept extent of 0 makes both element counts 0.
+        let keeps_zero = x.shape.iter().zip(&kept).any(|(dim, kept)| *kept && *dim == Dim::Known(0));
         match (deduced, symbols.as_slice()) {
             (Some(index), [symbol]) if numbers == stated_count => output[index] = (*symbol).clone(),
             (Some(index), []) if stated_count != 0 && numbers % stated_count == 0 => {
                 output[index] = Dim::Known(numbers / stated_count)
             }
-            (None, []) if numbers == stated_count => {}
+            (None, []) if numbers == stated_count || keeps_zero => {}
             (_, []) => return Err(format!("{x} cannot be reshaped to {shape:?}: the element counts differ")),
             (_, symbols) => {
                 return Err(format!(

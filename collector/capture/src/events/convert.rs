@@ -3,7 +3,7 @@
 //! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
 use super::in_memory::{ArgumentValue, Slice, Trace};
-use crate::writer::sink::{Count, Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
+use crate::writer::sink::{Count, Format, Heading, Role, ShownArgument, ShownSlice, Sink, UNFINISHED, Written};
 use crate::writer::{Sort, WrittenTrack};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -124,7 +124,11 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
             sink.write_slice(&ShownSlice {
                 track: own.track_of_slice(slice.track, place),
                 start_ns: slice.start_ns + offset_ns,
-                end_ns: (!slice.is_instant).then(|| slice.end_ns + offset_ns),
+                end_ns: match slice {
+                    Slice { is_instant: true, .. } => None,
+                    Slice { is_unfinished: true, .. } => Some(UNFINISHED),
+                    _ => Some(slice.end_ns + offset_ns),
+                },
                 name: trace.text(slice.name),
                 category: trace.text(slice.category),
                 flows: &flows,
@@ -276,12 +280,13 @@ fn assign_lanes(slices: &[Slice]) -> (HashMap<u32, u16>, HashMap<u32, u16>) {
         for lane in lanes.iter_mut() {
             while lane.pop_if(|end| *end <= slice.start_ns).is_some() {}
         }
-        let free = lanes.iter().position(|lane| lane.last().is_none_or(|end| *end >= slice.end_ns));
+        let end_ns = if slice.is_unfinished { UNFINISHED } else { slice.end_ns };
+        let free = lanes.iter().position(|lane| lane.last().is_none_or(|end| *end >= end_ns));
         let lane = free.unwrap_or(lanes.len()).min(MAX_LANES - 1);
         if lane == lanes.len() {
             lanes.push(Vec::new());
         }
-        lanes[lane].push(slice.end_ns);
+        lanes[lane].push(end_ns);
         if lane > 0 {
             lane_of.insert(place as u32, lane as u16);
         }

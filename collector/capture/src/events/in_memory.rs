@@ -15,6 +15,8 @@ pub struct Slice {
     pub name: u32,
     pub category: u32,
     pub is_instant: bool,
+    /// Whether the slice has no end event. It then ends at the end of the trace.
+    pub is_unfinished: bool,
     pub start_ns: i64,
     pub end_ns: i64,
     pub arguments: (u32, u32),
@@ -120,6 +122,7 @@ impl Keeper {
                     let slice = &mut self.trace.slices[place as usize];
                     self.trace.losses.negative_durations += u64::from(at_ns < slice.start_ns);
                     slice.end_ns = at_ns.max(slice.start_ns);
+                    slice.is_unfinished = false;
                 }
                 None => self.trace.losses.ends_without_begin += 1,
             },
@@ -166,6 +169,7 @@ impl Keeper {
             name,
             category,
             is_instant,
+            is_unfinished: end_ns == i64::MAX,
             start_ns,
             end_ns,
             arguments: (first, count),
@@ -176,9 +180,9 @@ impl Keeper {
     fn finish(mut self, found: TraceContents) -> Trace {
         let trace = &mut self.trace;
         trace.losses.begins_without_end = self.open.values().map(|open| open.len() as u64).sum();
-        let ends = trace.slices.iter().filter(|slice| slice.end_ns != i64::MAX);
+        let ends = trace.slices.iter().filter(|slice| !slice.is_unfinished);
         let last = ends.map(|slice| slice.end_ns).chain(trace.slices.iter().map(|slice| slice.start_ns)).max();
-        for slice in trace.slices.iter_mut().filter(|slice| slice.end_ns == i64::MAX) {
+        for slice in trace.slices.iter_mut().filter(|slice| slice.is_unfinished) {
             slice.end_ns = last.unwrap_or(slice.start_ns).max(slice.start_ns);
         }
         trace.slices.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns)));

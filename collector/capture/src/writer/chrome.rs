@@ -1,6 +1,6 @@
 //! Writer of Chrome's JSON format in torch.profiler's style, which Perfetto and HolisticTraceAnalysis can open.
 
-use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
+use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED, UNFINISHED};
 use super::{Sort, WrittenTrack};
 use serde::Serialize;
 use std::io::Write;
@@ -52,15 +52,22 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 
     pub fn write_slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
-        self.begin_event(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
+        let phase = match slice.end_ns {
+            Some(UNFINISHED) => "B",
+            Some(_) => "X",
+            None => "i",
+        };
+        self.begin_event(phase, slice.track);
         self.put_member("cat", |line| put_text(line, slice.category));
         self.put_member("name", |line| put_text(line, slice.name));
         self.put_member("ts", |line| put_micros(line, slice.start_ns));
-        if let Some(end) = slice.end_ns {
-            self.latest_ns = self.latest_ns.max(end);
-            self.put_member("dur", |line| put_micros(line, end - slice.start_ns));
-        } else {
-            self.put_member("s", |line| put_text(line, "t"));
+        match slice.end_ns {
+            Some(UNFINISHED) => {}
+            Some(end) => {
+                self.latest_ns = self.latest_ns.max(end);
+                self.put_member("dur", |line| put_micros(line, end - slice.start_ns));
+            }
+            None => self.put_member("s", |line| put_text(line, "t")),
         }
         if !slice.arguments.is_empty() {
             let keys = self.heading.keys;

@@ -1,6 +1,6 @@
 //! Writer of Perfetto traces. Starts and ends of slices are written in chronological order.
 
-use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
+use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED, UNFINISHED};
 use super::{Packets, WrittenTrack, encode_descriptors};
 use std::io::Write;
 
@@ -56,7 +56,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
                 packets.begin_slice(slice.track, slice.start_ns, truncate_text(slice.category), name, annotate);
                 // A child must end with its parent, since a viewer would otherwise assign its end to another slice.
                 let end = open.last().map_or(end, |whole| end.min(*whole));
-                self.latest_ns = self.latest_ns.max(end);
+                self.latest_ns = self.latest_ns.max(if end == UNFINISHED { slice.start_ns } else { end });
                 open.push(end);
             }
             None => packets.write_instant(slice.track, slice.start_ns, truncate_text(slice.category), name, annotate),
@@ -81,7 +81,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
 
     pub fn finish_trace(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         for (track, open) in self.open.iter_mut().enumerate() {
-            while let Some(end) = open.pop() {
+            while let Some(end) = open.pop().filter(|end| *end != UNFINISHED) {
                 self.packets.end_slice(track, end);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::chrome::ChromeSink;
 use super::perfetto::PerfettoSink;
-pub use super::slice::{Heading, Role, ShownArgument, ShownSlice};
+pub use super::slice::{Heading, Role, ShownArgument, ShownSlice, UNFINISHED};
 use std::io::Write;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

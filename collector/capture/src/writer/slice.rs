@@ -7,7 +7,7 @@ use super::WrittenTrack;
 pub struct ShownSlice<'a, 'b> {
     pub track: usize,
     pub start_ns: i64,
-    /// End time; `None` for an event without duration.
+    /// End time; `None` for an event without duration, [`UNFINISHED`] for a slice without an end event.
     pub end_ns: Option<i64>,
     pub name: &'a str,
     /// Category; empty if there is none.
@@ -17,6 +17,9 @@ pub struct ShownSlice<'a, 'b> {
     /// Arguments: for each, the index of its name, and its value.
     pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
+
+/// End time of a slice whose end is missing in the trace.
+pub const UNFINISHED: i64 = i64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -183,6 +183,9 @@ pub struct WriteBounds {
     /// Memory limit for each trace that is read, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
+    /// Replace an existing output file
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -219,7 +222,7 @@ fn alignments() -> impl TypedValueParser<Value = Align> {
 }
 
 impl From<WriteBounds> for engine::trace::WriteBounds {
-    fn from(WriteBounds { max_mib, memory_mib }: WriteBounds) -> engine::trace::WriteBounds {
-        engine::trace::WriteBounds { max_mib, memory_mib }
+    fn from(WriteBounds { max_mib, memory_mib, force }: WriteBounds) -> engine::trace::WriteBounds {
+        engine::trace::WriteBounds { max_mib, memory_mib, force }
     }
 }

@@ -3,6 +3,7 @@
 use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::campaign::{Campaign, Config, PlannedTask};
 use crate::failure::Failure;
+use crate::regular_file::{read_regular_file, read_regular_text};
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions};
 use executor::sealed;
@@ -11,7 +12,6 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use job::{Artifact, BuildJob};
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use targets::Target;
 
@@ -95,11 +95,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
         Failure::usage(format!("cannot use `{}`: {error}", path.display()))
             .with_hint("create the folder with `opcollect build --out`, and copy all of it")
     };
-    let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
-    if size > MAX_PLAN_BYTES {
-        return Err(wrong(&"the file is larger than 256 MiB"));
-    }
-    let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+    let text = read_regular_text(&path, MAX_PLAN_BYTES).map_err(|error| wrong(&error))?;
     let text = sealed::open_sealed(text, FORMAT).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
@@ -169,6 +165,7 @@ fn read_device(dir: &Path, device: &BuiltDevice, built: &BuildEntry, planned: &P
 
 /// Reads a file of machine code and checks that its name is the hash of its content.
 fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
+    const MAX_CODE_BYTES: u64 = 256 << 20;
     let hash = name.strip_suffix(suffix).and_then(|name| name.strip_suffix('.'));
     let is_name = hash.is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
     let path = dir.join(name);
@@ -179,7 +176,7 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     if !is_name {
         return Err(Failure::usage(format!("the plan names `{name}`, which is not a file of this folder")));
     }
-    let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
+    let bytes = read_regular_file(&path, MAX_CODE_BYTES).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
         return Err(wrong(&sealed::CHANGED));
     }
@@ -191,6 +188,7 @@ mod tests {
     use super::super::memory::{alone, peak_bytes};
     use super::super::plan::tests::plan;
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_file_with_many_builds_is_read_into_memory_once() {

@@ -6,12 +6,12 @@
 //! all other files.
 
 use super::{NetworkError, Result};
+use crate::regular_file::read_regular_file;
 use bench::Versions;
 use executor::{Program, folder, sealed};
 use reference::{Draw, Tensor};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 const MODEL: &str = "model.json";
@@ -186,13 +186,7 @@ fn portable_error(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
 }
 
 fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| portable_error(path, &error))?;
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| portable_error(path, &error))?;
-    if bytes.len() as u64 > most {
-        return Err(portable_error(path, &format!("the file is larger than {most} bytes")));
-    }
-    Ok(bytes)
+    read_regular_file(path, most).map_err(|error| portable_error(path, &error))
 }
 
 #[cfg(test)]

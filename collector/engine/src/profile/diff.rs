@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::failure::Failure;
+use crate::regular_file::read_regular_file;
 use crate::report::profile::changes;
 use profile::Profile;
 use profile::compare::{ProfileComparison, compare_profiles};
 use profile::summary::GroupBy;
 use report::Paper;
-use std::fs;
 use std::path::Path;
 
 /// Largest size of a profile's file in bytes. No profile is larger, because the number of its spans is limited.
@@ -44,11 +44,7 @@ pub fn read_profile(path: &Path) -> Result<Profile> {
         Failure::usage(format!("cannot read the profile `{}`: {why}", path.display()))
             .with_hint("`opcollect profile --out FILE` writes profiles")
     };
-    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
-    if size > MAX_BYTES {
-        return Err(failed(&format!("the file has {size} bytes, more than any profile")));
-    }
-    let text = fs::read(path).map_err(|error| failed(&error))?;
+    let text = read_regular_file(path, MAX_BYTES).map_err(|error| failed(&error))?;
     let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
     profile.check().map_err(|error| failed(&error))?;
     Ok(profile)

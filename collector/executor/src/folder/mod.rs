@@ -125,6 +125,10 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
+    // Opening a pipe without a writer would block.
+    if !path.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+    }
     let mut bytes = Vec::new();
     File::open(path).map_err(unreadable)?.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > most {

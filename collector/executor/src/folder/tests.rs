@@ -55,6 +55,19 @@ fn changed_files_are_rejected() {
 }
 
 #[test]
+fn devices_are_not_read() {
+    for name in ["code-0.o", CONSTANTS, PROGRAM] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        written(folder.path());
+        let path = folder.path().join(name);
+        fs::remove_file(&path).expect("a file");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("a link can be made");
+        let refused = read_program(folder.path()).expect_err(name).to_string();
+        assert!(refused.contains("not a regular file"), "{refused}");
+    }
+}
+
+#[test]
 fn invalid_indices_are_rejected() {
     let refused = |change: &dyn Fn(&mut Description)| {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -137,6 +137,8 @@ impl Gather {
                 self.writer = ProfileWriter::OnnxRuntime;
                 if event.category == "Node" { Kind::Operator } else { Kind::Range }
             }
+            // Parts of a call on pool threads, as `export` writes them. Their times are in the time of the call.
+            "task" if self.writer == ProfileWriter::Torch => Kind::Task,
             "kernel" | "Kernel" => Kind::Kernel,
             "gpu_memcpy" | "gpu_memset" => Kind::Copy,
             "cuda_runtime" | "cuda_driver" | "privateuse1_runtime" | "privateuse1_driver" => Kind::Runtime,

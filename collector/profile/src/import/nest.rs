@@ -95,7 +95,7 @@ fn lift_single(spans: &[Raw], operators: &[Operator], parents: &mut [u32], same:
     let name = |at: u32| &operators[spans[at as usize].operator as usize].name;
     // Parents precede their children, so a parent is already resolved here.
     for at in 0..spans.len() {
-        if parents[at] == NONE {
+        if parents[at] == NONE || spans[at].kind == Kind::Task {
             continue;
         }
         let whole = same[parents[at] as usize];

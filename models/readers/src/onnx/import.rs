@@ -113,7 +113,10 @@ impl<'a> Importer<'a> {
     }
 
     pub(super) fn add_constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
-        for message in &graph.initializer {
+        // An initializer of an input is the default of the input.
+        let is_bound =
+            |name: &String| self.options.values.contains_key(name) && graph.input.iter().any(|info| info.name == *name);
+        for message in graph.initializer.iter().filter(|message| !is_bound(&message.name)) {
             let id = match self.emit.shared.get(&tensor::message_key(message)) {
                 Some(&id) => id,
                 None => self.add_initializer(message)?,

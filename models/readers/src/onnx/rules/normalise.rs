@@ -145,7 +145,11 @@ pub(super) fn lp_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Value
 pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (alpha, beta, bias) =
         (call.float_attribute("alpha", 1e-4), call.float_attribute("beta", 0.75), call.float_attribute("bias", 1.0));
-    Ok(vec![emit.push(Op::Lrn(Lrn { size: call.int_attribute("size", 0), alpha, beta, bias }), &[call.input(0)?])?])
+    let (x, size) = (call.input(0)?, call.int_attribute("size", 0));
+    // Twice the channels cover all channels from each one. `alpha` is divided by the size.
+    let most = emit.extents(x)?.get(1).map_or(1, |channels| channels.saturating_mul(2).max(1));
+    let (size, alpha) = if size > most { (most, alpha * most as f64 / size as f64) } else { (size, alpha) };
+    Ok(vec![emit.push(Op::Lrn(Lrn { size, alpha, beta, bias }), &[x])?])
 }
 
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {

@@ -176,6 +176,9 @@ pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let (extents, to) = (emit.extents(x)?, emit.dtype(x)?);
     let axis = emit.resolve_axis(call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
+    if extents.contains(&0) {
+        return Ok(vec![x]);
+    }
     // Before version 13, all dimensions from the axis on counted as one.
     let (rows, at) = if call.opset < 13 {
         let (outer, inner) = extents.split_at(axis);

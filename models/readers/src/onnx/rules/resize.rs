@@ -56,10 +56,8 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let (new, scale) = match (&scales, &sizes, factor) {
             (_, Some(_), Some(factor)) => ((factor * old).round(), factor),
             (_, Some(sizes), None) => (sizes[index], sizes[index] / old),
-            (Some(scales), None, _) => {
-                let (start, end) = axes[axis].region;
-                ((old * (end - start) * scales[index]).floor(), scales[index])
-            }
+            // The standard multiplies by the region, too; its reference and ONNX Runtime do not.
+            (Some(scales), None, _) => ((old * scales[index]).floor(), scales[index]),
             (None, None, _) => return malformed("both `scales` and `sizes` are missing"),
         };
         if !(0.0..=1e9).contains(&new) {

@@ -1,5 +1,6 @@
 //! Tests of ONNX files that are read, and of those that are refused.
 
+mod edges;
 mod flow;
 mod quantised;
 mod small_floats;

@@ -81,7 +81,13 @@ pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
             let depth = sheet.add_scalar(DType::I64, *depth as f64);
             let values = reference::Tensor::from_numbers(models::types::TensorType::new(*to, &[2]), &[*off, *on]);
             let values = sheet.add_constant(&values.map_err(|error| error.to_string())?);
-            sheet.add_node("OneHot", &[&x, &depth, &values], vec![int_attribute("axis", *axis)])
+            if !extents.is_empty() {
+                return Ok(sheet.add_node("OneHot", &[&x, &depth, &values], vec![int_attribute("axis", *axis)]));
+            }
+            // In ONNX, the indices have at least one dimension.
+            let row = sheet.reshape(&x, &[1]);
+            let rows = sheet.add_node("OneHot", &[&row, &depth, &values], vec![int_attribute("axis", -1)]);
+            sheet.reshape(&rows, &sheet.extents(node.outputs[0]))
         }
         Op::Trilu(Trilu { upper, diagonal }) => {
             let diagonal = sheet.add_scalar(DType::I64, *diagonal as f64);

@@ -2,7 +2,7 @@
 
 use crate::{Options, onnx};
 use expect_test::expect;
-use models::operators::{Dense, Unary};
+use models::operators::{ArgReduce, Dense, OneHot, Unary};
 use models::types::TensorType;
 use models::{DType, Graph, GraphBuilder, Op};
 use passes::simplify_graph;
@@ -159,6 +159,22 @@ fn what_is_given_constant_or_answered_twice_is_copied() {
     let x = builder.add_input("x", TensorType::f32(&[2, 3])).expect("an input");
     let y = builder.add_input("", TensorType::f32(&[4])).expect("an input");
     same(&builder.finish(&[x, y]).expect("a graph"));
+}
+
+/// In ONNX, the indices of `OneHot` have at least one dimension.
+#[test]
+fn a_single_index_is_written_with_a_dimension() {
+    let mut builder = GraphBuilder::new("single");
+    let x = builder.add_input("x", TensorType::f32(&[4])).expect("an input");
+    let place = Op::ArgReduce(ArgReduce { largest: true, axis: 0, keep: false, last: false });
+    let place = builder.push(place, &[x]).expect("a call");
+    let marks = Op::OneHot(OneHot { axis: 0, depth: 4, on: 1.0, off: 0.0, to: DType::F32 });
+    let marks = builder.push(marks, &[place]).expect("a call");
+    let graph = builder.finish(&[marks]).expect("a graph");
+    same(&graph);
+    let file = onnx::write_graph(&graph).expect("a file");
+    let operators = onnx::operator_names(file.into(), "single.onnx").expect("operators");
+    assert!(operators.iter().any(|name| name.contains("Reshape")), "{operators:?}");
 }
 
 #[test]

@@ -85,6 +85,10 @@ pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let q = split_heads(emit, q, count)?;
     let (mut k, mut v) = (split_heads(emit, k, count)?, split_heads(emit, v, count)?);
+    if call.flag_attribute("unidirectional") && emit.extents(q)?.get(2) != emit.extents(k)?.get(2) {
+        // The documentation does not define which keys precede a query.
+        return unsupported("`unidirectional` with different lengths of queries and keys");
+    }
     if let (Some(past_k), Some(past_v)) = (call.optional_input(6), call.optional_input(7)) {
         k = append_past(emit, past_k, k)?;
         v = append_past(emit, past_v, v)?;
