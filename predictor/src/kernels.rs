@@ -2,8 +2,9 @@
 
 use crate::bundle;
 use crate::error::{Error, Result};
+use report::format_duration;
 use serde::Serialize;
-use serving::learned::{Answer, KernelPower, PowerAnswer};
+use serving::learned::{Answer, Distance, KernelPower, PowerAnswer, Watts};
 use serving::{GpuFacts, Kernel, Learned, Mapping, Measurements};
 use std::path::Path;
 
@@ -36,6 +37,65 @@ pub struct KernelAnswer {
     pub warnings: Vec<String>,
     pub flops: f64,
     pub bytes: f64,
+}
+
+impl KernelAnswer {
+    /// Formats the answer as lines for people.
+    pub fn to_text(&self) -> String {
+        let KernelAnswer {
+            kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes, ..
+        } = self;
+        let time = |seconds: f64| format_duration(1e9 * seconds);
+        let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
+        let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));
+        let origin = match known.distance {
+            Distance::KnownSite => "trained on this device, with other shapes of this layer".to_owned(),
+            Distance::NewSite => "trained on this device, with other layers".to_owned(),
+            Distance::Corrected => {
+                let rows = known.corrected_by.unwrap_or(0);
+                format!("corrected by {rows} measured kernels of this device{similar}")
+            }
+            Distance::SiblingDevice => format!("trained on another device of this generation{similar}"),
+            Distance::NewGeneration => format!("trained on devices of other generations{similar}"),
+            Distance::Bound => {
+                "no training data for this kernel in this format: roofline bound plus launch overhead".to_owned()
+            }
+        };
+        let mut lines = vec![
+            format!("{kernel} on {device}"),
+            format!("  time        {} (90 %: {} to {})", time(seconds), time(low), time(high)),
+            format!(
+                "  bound       {}, {:.1} TFLOP/s and {:.0} GB/s reached",
+                time(known.reference_seconds),
+                flops / seconds / 1e12,
+                bytes / seconds / 1e9
+            ),
+            format!("  source      {origin}"),
+        ];
+        if let Some(held_out) = known.held_out {
+            let (median, p90) = (held_out.median, held_out.p90);
+            let what = if known.corrected_by.is_some() { "measured kernels, each left out" } else { "rows" };
+            lines
+                .push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} {what})", held_out.rows));
+        }
+        if let (Some(power), Some(joules)) = (power, joules) {
+            let Watts { watts, low, high, .. } = power.watts;
+            let with = |name: &Option<String>| name.as_deref().map_or_else(String::new, |name| format!(" with {name}"));
+            lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W){}", with(&power.framework)));
+            lines.push(format!(
+                "  energy      {joules:.3e} J in {}{}",
+                time(power.seconds),
+                with(&power.timed_framework)
+            ));
+        }
+        if let Some(reason) = power_missing {
+            lines.push(format!("  power       unknown: {reason}"));
+        }
+        if *slow_down > 1.0 {
+            lines.push(format!("  power limit {slow_down:.2} times slower, estimated from the clock rate"));
+        }
+        lines.join("\n")
+    }
 }
 
 /// Reads a mapping of kernel tables; None if the file is another kind of mapping.

@@ -1,14 +1,30 @@
-//! Reading of files from the command line. Pipes and devices are refused, because reading them may not end.
+//! Reading of files of limited size.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Reads a regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes. Folders of other machines may contain pipes and devices, whose reading
+/// may not end.
 pub fn read_regular_file(path: &Path, most: u64) -> Result<Vec<u8>> {
-    // Opening a pipe without a writer would block.
-    if !path.metadata()?.is_file() {
+    let found = path.metadata()?;
+    // Opening a pipe without a writer would block. Reading a folder fails with its own error.
+    if !found.is_file() && !found.is_dir() {
         return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
+    read_bounded(path, most)
+}
+
+/// Reads a regular text file of at most `most` bytes.
+pub fn read_regular_text(path: &Path, most: u64) -> Result<String> {
+    into_text(read_regular_file(path, most)?)
+}
+
+/// Reads a text of at most `most` bytes from a file or pipe that the user names.
+pub fn read_bounded_text(path: &Path, most: u64) -> Result<String> {
+    into_text(read_bounded(path, most)?)
+}
+
+fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
@@ -17,9 +33,8 @@ pub fn read_regular_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a regular text file of at most `most` bytes.
-pub fn read_regular_text(path: &Path, most: u64) -> Result<String> {
-    String::from_utf8(read_regular_file(path, most)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
+fn into_text(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
@@ -35,6 +50,8 @@ mod tests {
         let refused = |path: &Path, most| read_regular_file(path, most).expect_err("it is refused").to_string();
         assert_eq!(refused(&path, 4), "the file is larger than 4 bytes");
         assert_eq!(refused(Path::new("/dev/zero"), 4), "not a regular file");
-        assert_eq!(refused(folder.path(), 4), "not a regular file");
+        let endless = read_bounded_text(Path::new("/dev/zero"), 4).expect_err("it does not end").to_string();
+        assert_eq!(endless, "the file is larger than 4 bytes");
+        assert!(refused(folder.path(), 4).contains("Is a directory"));
     }
 }

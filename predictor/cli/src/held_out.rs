@@ -5,23 +5,9 @@ use learn::predictor::About;
 use predictor::{Result, bundle};
 use report::{Table, format_percentage, number_column, or_unknown, text_column};
 use samples::features::View;
-use serde::Serialize;
 use serde_json::json;
-use serving::group::HeldOut;
-use serving::learned::{Distance, Knowledge, Learned};
+use serving::learned::{Distance, Learned};
 use std::path::PathBuf;
-
-/// Errors of one group of kernels.
-#[derive(Serialize)]
-pub struct KernelErrors<'a> {
-    target: &'static str,
-    operator: &'a str,
-    /// None for devices without training data, where errors of all formats are together.
-    format: Option<&'a str>,
-    device: Option<&'a str>,
-    distance: Distance,
-    held_out: HeldOut,
-}
 
 /// Prints what the files of `oppredict devices --held-out` contain.
 pub fn print_held_out(files: &[PathBuf], as_json: bool) -> Result<u8> {
@@ -32,7 +18,7 @@ pub fn print_held_out(files: &[PathBuf], as_json: bool) -> Result<u8> {
         if as_json {
             documents.push(json!({
                 "predictor": name, "operators": about.map(|about| about.held_out),
-                "kernels": kernels.as_ref().map(list_kernel_errors),
+                "kernels": kernels.as_ref().map(Learned::held_out_errors),
             }));
             continue;
         }
@@ -80,7 +66,7 @@ pub fn kernel_errors(learned: &Learned) -> String {
         number_column("90 %"),
     ]);
     let percent = |number: f64| format!("{} %", format_percentage(number, 1));
-    for errors in list_kernel_errors(learned) {
+    for errors in learned.held_out_errors() {
         let unseen = match errors.distance {
             Distance::SiblingDevice => "new, of a known generation",
             _ => "new, of another generation",
@@ -97,32 +83,4 @@ pub fn kernel_errors(learned: &Learned) -> String {
         ]);
     }
     table.format_for(&stdout_paper())
-}
-
-pub fn list_kernel_errors(learned: &Learned) -> Vec<KernelErrors<'_>> {
-    let mut errors = list_errors("time", &learned.times);
-    errors.extend(list_errors("power", &learned.power));
-    errors.sort_by_key(|one| (one.operator, one.target != "time"));
-    errors
-}
-
-fn list_errors<'a>(target: &'static str, knowledge: &'a Knowledge) -> Vec<KernelErrors<'a>> {
-    let groups = knowledge.groups.by_key.iter().filter_map(|(key, group)| {
-        Some(KernelErrors {
-            target,
-            operator: &key.operator,
-            format: Some(&key.format),
-            device: Some(&key.device),
-            distance: Distance::NewSite,
-            held_out: group.held_out?,
-        })
-    });
-    let transfers = knowledge.transfers.iter().flat_map(|(operator, transfer)| {
-        let blends =
-            [(Distance::SiblingDevice, &transfer.sibling), (Distance::NewGeneration, &transfer.stranger)].into_iter();
-        blends.filter_map(move |(distance, blend)| {
-            Some(KernelErrors { target, operator, format: None, device: None, distance, held_out: blend.held_out? })
-        })
-    });
-    groups.chain(transfers).collect()
 }

@@ -1,19 +1,19 @@
 //! Language-model kernels in the commands `train`, `eval` and `predict`.
 
-use crate::held_out::{kernel_errors, list_kernel_errors};
+use crate::held_out::kernel_errors;
 use crate::installation::{predictor_file, shipped_predictors};
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
-use report::{Table, activity, format_count, format_duration, format_percentage, number_column, text_column};
+use report::{Table, activity, format_count, format_percentage, number_column, text_column};
 use serde_json::json;
 use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::group::GroupKey;
-use serving::learned::{Distance, Learned, Watts};
+use serving::learned::{Distance, Learned};
 use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     if as_json {
         print_json(&json!({
             "out": files.out, "rows": measurements.rows.len(), "left_out": measurements.left_out, "bytes": size,
-            "kernels": list_kernel_errors(&learned), "provenance": learned.provenance,
+            "kernels": learned.held_out_errors(), "provenance": learned.provenance,
         }))?;
     }
     Ok(DONE)
@@ -270,7 +270,7 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
         kernels::predict_kernel(&learned, &kernel, device, question.power_limit)
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
-    print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
+    print_text(as_json, &answers.iter().map(KernelAnswer::to_text).collect::<Vec<_>>().join("\n\n"))?;
     let warnings: BTreeSet<&String> = answers.iter().flat_map(|answer| &answer.warnings).collect();
     print_notes("warning", warnings);
     let is_learned = answers.iter().any(|answer| answer.answer.distance != Distance::Bound);
@@ -284,54 +284,4 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     }
     let has_bounds = answers.iter().any(|answer| answer.answer.distance == Distance::Bound);
     Ok(if has_bounds { DONE_WITH_LOSSES } else { DONE })
-}
-
-fn answer_text(answer: &KernelAnswer) -> String {
-    let KernelAnswer { kernel, device, answer: known, power, power_missing, joules, slow_down, flops, bytes, .. } =
-        answer;
-    let time = |seconds: f64| format_duration(1e9 * seconds);
-    let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
-    let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));
-    let origin = match known.distance {
-        Distance::KnownSite => "trained on this device, with other shapes of this layer".to_owned(),
-        Distance::NewSite => "trained on this device, with other layers".to_owned(),
-        Distance::Corrected => {
-            let rows = known.corrected_by.unwrap_or(0);
-            format!("corrected by {rows} measured kernels of this device{similar}")
-        }
-        Distance::SiblingDevice => format!("trained on another device of this generation{similar}"),
-        Distance::NewGeneration => format!("trained on devices of other generations{similar}"),
-        Distance::Bound => {
-            "no training data for this kernel in this format: roofline bound plus launch overhead".to_owned()
-        }
-    };
-    let mut lines = vec![
-        format!("{kernel} on {device}"),
-        format!("  time        {} (90 %: {} to {})", time(seconds), time(low), time(high)),
-        format!(
-            "  bound       {}, {:.1} TFLOP/s and {:.0} GB/s reached",
-            time(known.reference_seconds),
-            flops / seconds / 1e12,
-            bytes / seconds / 1e9
-        ),
-        format!("  source      {origin}"),
-    ];
-    if let Some(held_out) = known.held_out {
-        let (median, p90) = (held_out.median, held_out.p90);
-        let what = if known.corrected_by.is_some() { "measured kernels, each left out" } else { "rows" };
-        lines.push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} {what})", held_out.rows));
-    }
-    if let (Some(power), Some(joules)) = (power, joules) {
-        let Watts { watts, low, high, .. } = power.watts;
-        let with = |name: &Option<String>| name.as_deref().map_or_else(String::new, |name| format!(" with {name}"));
-        lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W){}", with(&power.framework)));
-        lines.push(format!("  energy      {joules:.3e} J in {}{}", time(power.seconds), with(&power.timed_framework)));
-    }
-    if let Some(reason) = power_missing {
-        lines.push(format!("  power       unknown: {reason}"));
-    }
-    if *slow_down > 1.0 {
-        lines.push(format!("  power limit {slow_down:.2} times slower, estimated from the clock rate"));
-    }
-    lines.join("\n")
 }

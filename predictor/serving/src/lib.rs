@@ -15,6 +15,7 @@ mod error;
 pub mod evaluate;
 pub mod features;
 pub mod group;
+pub mod held_out;
 pub mod kernel;
 pub mod learned;
 pub mod mapping;
