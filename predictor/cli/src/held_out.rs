@@ -68,8 +68,8 @@ pub fn kernel_errors(learned: &Learned) -> String {
     let percent = |number: f64| format!("{} %", format_percentage(number, 1));
     for errors in learned.held_out_errors() {
         let unseen = match errors.distance {
-            Distance::SiblingDevice => "new, of a known generation",
-            _ => "new, of another generation",
+            Distance::SiblingDevice => "new, known generation",
+            _ => "new, other generation",
         };
         table.add_row([
             errors.operator.to_owned(),

@@ -32,8 +32,8 @@ const OUTLIER_SPREADS: f64 = 3.0;
 const LEAST_SPREAD: f64 = 0.02;
 const FEWEST_DEVICES: usize = 3;
 const FEWEST_ROWS: usize = 50;
-/// Products are measured at hundreds of layer sizes. A few small ones show the time of the launch alone.
-const FEWEST_LAYERS_OF_PRODUCTS: usize = 20;
+/// Number of weights below which the time of a product is that of its launch.
+const LEAST_WEIGHTS: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 pub struct TrainOptions {
@@ -109,7 +109,7 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     let devices: Vec<GpuFacts> = all.devices.iter().map(|device| (*device).clone()).collect();
     let mut groups = Groups { devices, frameworks: all.frameworks.clone(), by_key: BTreeMap::new() };
     for (key, rows) in by_group(all, target) {
-        if rows.len() >= FEWEST_ROWS && has_enough_layers(all, &rows) {
+        if rows.len() >= FEWEST_ROWS && shows_work(all, &rows) {
             let rows = sample_rows(all, rows, options.most_rows.unwrap_or(usize::MAX), options.seed);
             groups.by_key.insert(key, fit_group(all, &rows, target, options)?);
         }
@@ -117,10 +117,12 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     Ok(groups)
 }
 
-fn has_enough_layers(all: &Measurements, rows: &[usize]) -> bool {
-    let kernels = || rows.iter().map(|row| &all.rows[*row].kernel);
-    let layers = || kernels().map(site_hash).collect::<BTreeSet<_>>().len();
-    !kernels().any(|kernel| matches!(kernel, Kernel::Gemm(_))) || layers() >= FEWEST_LAYERS_OF_PRODUCTS
+/// Returns whether the times of a group depend on the work. Some tables have only a few small layers of a format.
+fn shows_work(all: &Measurements, rows: &[usize]) -> bool {
+    rows.iter().any(|row| match &all.rows[*row].kernel {
+        Kernel::Gemm(gemm) => gemm.n.saturating_mul(gemm.k) >= LEAST_WEIGHTS,
+        _ => true,
+    })
 }
 
 struct Examples {
