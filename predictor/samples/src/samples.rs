@@ -280,7 +280,7 @@ impl SamplesBuilder {
         let device = &self.samples.devices[question.device as usize].1;
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
         if !is_possible(time_ns, attainable_ns) {
-            return self.leave_out("time is under a thousandth or over a million times of the bound");
+            return self.leave_out("time is under a millionth or over a million times of the bound");
         }
         if !question.extras.is_empty() {
             self.samples.schedules.entry(question.operator.clone()).or_default().add_settings(&question.extras);
@@ -383,8 +383,8 @@ impl SamplesBuilder {
 
 /// Returns whether a measured time can be true. One absurd time would change the answers for all operators of its size.
 fn is_possible(time_ns: f64, attainable_ns: f64) -> bool {
-    /// Ratios to the bound, of which no table has half.
-    const LEAST: f64 = 1e-3;
+    /// Ratios to the bound that no measurement reaches.
+    const LEAST: f64 = 1e-6;
     const MOST: f64 = 1e6;
     /// No launch takes longer, so that tiny operators are possible.
     const LAUNCH_NS: f64 = 1e6;

@@ -85,7 +85,7 @@ fn impossible_times_are_counted() {
     let samples = read(MAPPING, &table).expect("one sample");
     let left_out: Vec<(&str, u64)> = samples.left_out.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
     assert_eq!(samples.rows.len(), 100);
-    assert_eq!(left_out, [("time is under a thousandth or over a million times of the bound", 2)]);
+    assert_eq!(left_out, [("time is under a millionth or over a million times of the bound", 2)]);
 }
 
 #[test]
