@@ -62,6 +62,8 @@ impl<T: Into<String>> From<T> for Cell {
             Cow::Borrowed(_) => text,
             Cow::Owned(escaped) => escaped,
         };
+        // A row of a table has the lines that wrapping gives it.
+        let text = if text.contains('\n') { text.replace('\n', "\\n") } else { text };
         Cell { text, tone: Tone::Plain }
     }
 }
@@ -148,7 +150,7 @@ impl Table {
 
     fn column_widths(&self, at: usize) -> ColumnWidths {
         let column = &self.columns[at];
-        let widest = self.rows.iter().flat_map(|row| row[at].text.lines()).map(display_width).max().unwrap_or(0);
+        let widest = self.rows.iter().map(|row| display_width(&row[at].text)).max().unwrap_or(0);
         let heading = display_width(&column.heading);
         let word = column.heading.split(' ').map(display_width).max().unwrap_or(0);
         let natural = widest.max(heading);

@@ -33,6 +33,14 @@ fn check(width: usize, wanted: expect_test::Expect) {
 }
 
 #[test]
+fn a_name_with_line_breaks_takes_one_line() {
+    let mut table = Table::new([text_column("name"), number_column("calls")]);
+    table.add_row(["first\nsecond", "1"]);
+    let text = table.format_for(&Paper::without_colours(80));
+    assert!(text.lines().count() == 3 && text.contains("first\\nsecond"), "{text}");
+}
+
+#[test]
 fn at_180_columns_nothing_is_dropped() {
     check(
         180,

@@ -28,7 +28,7 @@ pub fn torch_table(averages: &Averages, limit: usize) -> Table {
     columns.extend(has_shapes.then(|| text_column("Input Shapes")));
     let mut table = Table::new(columns);
     for row in averages.rows.iter().take(limit) {
-        let mut cells = vec![truncate_text(&escape_lines(&row.name), NAME_WIDTH)];
+        let mut cells = vec![truncate_text(&row.name, NAME_WIDTH)];
         cells.extend([
             format_share(row.self_cpu_time_total_ns, averages.self_cpu_time_total_ns),
             format_time(row.self_cpu_time_total_ns as f64),
@@ -51,7 +51,7 @@ pub fn torch_table(averages: &Averages, limit: usize) -> Table {
             cells.extend([row.device_memory_usage_bytes, row.self_device_memory_usage_bytes].map(format_bytes));
         }
         cells.push(row.count.to_string());
-        cells.extend(has_scopes.then(|| escape_lines(row.scope.as_deref().unwrap_or_default())));
+        cells.extend(has_scopes.then(|| row.scope.clone().unwrap_or_default()));
         cells.extend(has_shapes.then(|| truncate_text(&format_shapes(row), SHAPES_WIDTH)));
         table.add_row(cells);
     }
@@ -93,11 +93,6 @@ fn format_shapes(row: &AverageRow) -> String {
     format!("{:?}", row.input_shapes.as_deref().unwrap_or_default())
 }
 
-/// Escapes line breaks of names, so that a row of a table has one line.
-pub(super) fn escape_lines(text: &str) -> String {
-    text.replace('\n', "\\n")
-}
-
 fn truncate_text(text: &str, width: usize) -> String {
     if text.chars().count() < width - 3 {
         return text.to_owned();
@@ -107,18 +102,7 @@ fn truncate_text(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{AverageRow, Averages, format_bytes, format_share, format_time, torch_table, truncate_text};
-    use report::Paper;
-
-    #[test]
-    fn a_name_with_line_breaks_takes_one_line() {
-        let row =
-            AverageRow { name: "first\nsecond".to_owned(), scope: Some("a\nb".to_owned()), ..AverageRow::default() };
-        let text = torch_table(&Averages { rows: vec![row], ..Averages::default() }, 10)
-            .format_for(&Paper::without_colours(200));
-        assert_eq!(text.lines().count(), 3, "{text}");
-        assert!(text.contains("first\\nsecond") && text.contains("a\\nb"), "{text}");
-    }
+    use super::{format_bytes, format_share, format_time, truncate_text};
 
     #[test]
     fn numbers_are_formatted_like_torch() {

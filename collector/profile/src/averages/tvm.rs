@@ -3,7 +3,6 @@
 //! name), shapes and device form a row: durations, counts and percentages are summed, ratios averaged, and differing
 //! texts become empty.
 
-use super::style::escape_lines;
 use crate::data::{Kind, Operator, Profile, Source, Span};
 use report::{Table, number_column, text_column};
 use serde::{Deserialize, Serialize};
@@ -205,8 +204,7 @@ impl TvmReport {
         let mut table = Table::new(columns);
         let rows = self.grouped_rows();
         let mut add = |row: &Metrics| {
-            let cell = |name: &&str| row.get(*name).map(|metric| escape_lines(&metric.to_string())).unwrap_or_default();
-            table.add_row(names.iter().map(cell))
+            table.add_row(names.iter().map(|name| row.get(*name).map(Metric::to_string).unwrap_or_default()))
         };
         rows.iter().take(limit).for_each(&mut add);
         add(&sum_rows(&rows));
