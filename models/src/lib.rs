@@ -14,6 +14,7 @@ pub mod contents;
 pub mod dot;
 pub mod einsum;
 pub mod error;
+pub mod files;
 pub mod fuse;
 pub mod graph;
 pub mod infer;

@@ -42,7 +42,6 @@ pub mod progress;
 pub mod query;
 pub mod race;
 pub mod record_keeping;
-mod regular_file;
 pub mod repeat;
 pub mod replay;
 pub mod report;

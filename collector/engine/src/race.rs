@@ -9,13 +9,11 @@ use job::space::Schedule;
 use job::{BuildJob, MemberWork, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply};
 use measure::host::Facts;
 use measure::{Ratio, RoundTimes, Together};
-use models::{Fuse, Task};
+use models::{Fuse, Task, files};
 use report::{Paper, Table, format_duration, number_column, text_column};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 use targets::{HOST, Target};
@@ -196,12 +194,7 @@ fn read_choice(path: &Path) -> Result<Choice> {
         Failure::usage(format!("cannot read the choice file `{}`: {why}", path.display()))
             .with_hint("`oppredict cotune --choice FILE` writes one")
     };
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    file.take(MAX_CHOICE_BYTES + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;
-    if text.len() as u64 > MAX_CHOICE_BYTES {
-        return Err(wrong(format!("the file is larger than {MAX_CHOICE_BYTES} bytes")));
-    }
+    let text = files::read_bounded(path, MAX_CHOICE_BYTES).map_err(|error| wrong(error.to_string()))?;
     serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))
 }
 

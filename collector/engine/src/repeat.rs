@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::campaign::Config;
 use crate::failure::Failure;
-use crate::regular_file::read_bounded_text;
 use crate::stores::{open_existing, store_failure};
 use datasets::{Choose, Key, Keys, Outcome, RowError, Store};
 use measure::counters::{Backend, CounterRequest};
@@ -102,7 +101,7 @@ impl Repeat {
 fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     const MAX_BYTES: u64 = 1 << 30;
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
-    let text = read_bounded_text(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
+    let text = models::files::read_bounded_text(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
 }

@@ -5,9 +5,7 @@ use crate::failure::{Failure, format_chain};
 use crate::prepared::PreparedModel;
 use measure::host::Facts;
 use models::stages::STREAMS_MOST;
-use models::{Parallel, StagePlan};
-use std::fs::File;
-use std::io::Read;
+use models::{Parallel, StagePlan, files};
 use std::path::Path;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;
@@ -22,12 +20,7 @@ pub fn read_plan(path: &Path, prepared: &PreparedModel) -> Result<StagePlan> {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
             .with_hint("create one with `oppredict plan --model M --data STORE --out FILE`")
     };
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
-    file.take(PLAN_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
-    if text.len() as u64 > PLAN_BYTES_MAX {
-        return Err(unreadable(&format!("the file is larger than {PLAN_BYTES_MAX} bytes")));
-    }
+    let text = files::read_bounded(path, PLAN_BYTES_MAX).map_err(|error| unreadable(&error))?;
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let is_on_gpu = prepared.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {

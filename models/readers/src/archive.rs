@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use models::contents::Contents;
+use models::files::open_regular;
 use models::graph::Const;
 use models::names::shorten_text;
 use std::collections::BTreeMap;
@@ -35,11 +36,7 @@ pub enum ArchiveBytes {
 
 impl ArchiveBytes {
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
-        // Opening a pipe would block until it has a writer.
-        if !path.metadata()?.is_file() {
-            return Err(io::Error::other("not a regular file"));
-        }
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         let metadata = file.metadata()?;
         Ok(ArchiveBytes::File { path: path.canonicalize()?, file, length: metadata.len() })
     }

@@ -45,7 +45,7 @@ pub fn list_folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
 pub fn list_tensors(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| Error::Unreadable { file: name.clone(), reason: error.to_string() };
-    let mut file = crate::files::open_regular(path).map_err(unreadable)?;
+    let mut file = models::files::open_regular(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
     let malformed = |reason: String| Error::Malformed { file: name.clone(), place: "header".to_owned(), reason };
     let mut start = [0; 8];

@@ -3,7 +3,6 @@
 use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::campaign::{Campaign, Config, PlannedTask};
 use crate::failure::Failure;
-use crate::regular_file::{read_regular_file, read_regular_text};
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions};
 use executor::sealed;
@@ -11,6 +10,7 @@ use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
 use job::{Artifact, BuildJob};
+use models::files;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use targets::Target;
@@ -95,7 +95,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
         Failure::usage(format!("cannot use `{}`: {error}", path.display()))
             .with_hint("create the folder with `opcollect build --out`, and copy all of it")
     };
-    let text = read_regular_text(&path, MAX_PLAN_BYTES).map_err(|error| wrong(&error))?;
+    let text = files::read_regular_text(&path, MAX_PLAN_BYTES).map_err(|error| wrong(&error))?;
     let text = sealed::open_sealed(text, FORMAT).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
@@ -176,7 +176,7 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     if !is_name {
         return Err(Failure::usage(format!("the plan names `{name}`, which is not a file of this folder")));
     }
-    let bytes = read_regular_file(&path, MAX_CODE_BYTES).map_err(|error| wrong(&error))?;
+    let bytes = files::read_regular(&path, MAX_CODE_BYTES).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
         return Err(wrong(&sealed::CHANGED));
     }

@@ -6,7 +6,6 @@
 //! all other files.
 
 use super::{NetworkError, Result};
-use crate::regular_file::read_regular_file;
 use bench::Versions;
 use executor::{Program, folder, sealed};
 use reference::{Draw, Tensor};
@@ -186,7 +185,7 @@ fn portable_error(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
 }
 
 fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
-    read_regular_file(path, most).map_err(|error| portable_error(path, &error))
+    models::files::read_regular(path, most).map_err(|error| portable_error(path, &error))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use crate::regular_file::read_regular_file;
 use crate::report::profile::changes;
 use profile::Profile;
 use profile::compare::{ProfileComparison, compare_profiles};
@@ -44,7 +43,7 @@ pub fn read_profile(path: &Path) -> Result<Profile> {
         Failure::usage(format!("cannot read the profile `{}`: {why}", path.display()))
             .with_hint("`opcollect profile --out FILE` writes profiles")
     };
-    let text = read_regular_file(path, MAX_BYTES).map_err(|error| failed(&error))?;
+    let text = models::files::read_regular(path, MAX_BYTES).map_err(|error| failed(&error))?;
     let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
     profile.check().map_err(|error| failed(&error))?;
     Ok(profile)

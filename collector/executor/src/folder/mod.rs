@@ -4,10 +4,10 @@
 
 use crate::memory::ALIGNMENT_BYTES;
 use crate::program::{CallArgument, Place, Program};
-use models::TensorType;
+use models::{TensorType, files};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = "program.json";
@@ -124,18 +124,10 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
-    // Opening a pipe without a writer would block.
-    if !path.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
-    }
-    let mut bytes = Vec::new();
-    File::open(path).map_err(unreadable)?.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > most {
-        let why = format!("the file is larger than {most} bytes");
-        return Err(FolderError::NotAProgram { path: path.to_owned(), why });
-    }
-    Ok(bytes)
+    files::read_regular(path, most).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => FolderError::NotAProgram { path: path.to_owned(), why: source.to_string() },
+        _ => FolderError::Unreadable { path: path.to_owned(), source },
+    })
 }
 
 fn read_intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {

@@ -15,7 +15,6 @@ use super::night::Night;
 use super::tune::TuneSettings;
 #[cfg(feature = "clap")]
 use crate::flags::choice_parser;
-use crate::regular_file::read_bounded_text;
 use datasets::CacheState;
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
@@ -256,7 +255,7 @@ impl Settings {
         let unreadable =
             |error: std::io::Error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() };
         const MAX_BYTES: u64 = 16 << 20;
-        let text = read_bounded_text(path, MAX_BYTES).map_err(unreadable)?;
+        let text = models::files::read_bounded_text(path, MAX_BYTES).map_err(unreadable)?;
         Settings::parse(&text).map_err(|why| ConfigError::Malformed { path: path.to_owned(), why })
     }
 
