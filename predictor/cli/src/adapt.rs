@@ -50,7 +50,7 @@ pub struct Adapt {
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
     /// Replace an earlier calibration of this host that was more consistent
-    #[arg(long, requires = "this_host")]
+    #[arg(long, requires = "this_host", conflicts_with = "data")]
     pub replace: bool,
     /// Time limit of --this-host in seconds, 10 to 3600
     #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]

@@ -26,8 +26,15 @@ pub struct CotuneArguments {
     /// Operator such as `matmul:m=512,n=512,k=512`; two to four
     #[arg(long, value_name = "TEXT", required = true)]
     pub op: Vec<String>,
-    #[command(flatten)]
-    pub times: TimesFlags,
+    /// Store with records of the operators' schedules on up to --threads threads
+    #[arg(long, alias = "store", value_name = "DIR")]
+    pub data: PathBuf,
+    /// Class of hosts, if the store has several
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+    /// Also use records of other TVM versions, code revisions, clock policies
+    #[arg(long)]
+    pub all_versions: bool,
     /// Number of cores to share
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
@@ -59,7 +66,14 @@ pub struct CotuneArguments {
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = create_output(arguments.choice.as_deref())?;
-    let known = read_times(&arguments.times, true)?;
+    let records = TimesFlags {
+        data: Some(arguments.data.clone()),
+        hardware: arguments.hardware.clone(),
+        all_versions: arguments.all_versions,
+        predictor: None,
+        device: None,
+    };
+    let known = read_times(&records, true)?;
     let found = question.choose_schedules(&known)?;
     print_text(arguments.json, &describe_cotuning(&found))?;
     let choice = found.both_choices();

@@ -5,6 +5,7 @@ use crate::options::{Filter, PredictorFlags};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
+use learn::predictor::MOST_THREADS;
 use predictor::explain::{self, Change, Effect, Explanation, Limits, Neighbour};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
@@ -44,7 +45,7 @@ pub struct Explain {
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// Number of threads of the operator
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS))]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable
     ///

@@ -7,6 +7,7 @@ use crate::options::{PredictorFlags, refuse_flags};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
+use learn::predictor::MOST_THREADS;
 use predictor::knee::{Contradiction, Knee, KneeOptions, Probing, TableKnee, find_knee, find_table_knee};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
@@ -40,7 +41,7 @@ pub struct KneeArguments {
     /// Use only this many rows, the most informative first [default: all]
     ///
     /// The result also states how much faster the best of all rows is.
-    #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS))]
     pub probes: Option<u32>,
     /// Axis of the curve, such as `threads`; repeatable
     ///
@@ -51,10 +52,10 @@ pub struct KneeArguments {
     #[arg(long, value_name = "N", requires = "model")]
     pub batch: Option<i64>,
     /// Maximum number of threads of the curve [default: that of the training data]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=MOST_THREADS))]
     pub most_threads: Option<u32>,
     /// Number of threads for curves over knobs [default: all of the device]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS))]
     pub threads: Option<u32>,
     /// Fixed knob, such as `tile_c=8`; repeatable
     ///

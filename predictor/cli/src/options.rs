@@ -3,10 +3,11 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
-use models::Choice;
-use predictor::queries::ModelSource;
+use models::{Choice, Graph};
+use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result};
 use readers::inputs::OpenInputs;
+use report::terminal::print_notes;
 use samples::records::{self, Policy};
 use std::path::PathBuf;
 
@@ -100,6 +101,35 @@ pub fn parse_share(text: &str) -> std::result::Result<f64, String> {
 pub fn parse_not_negative(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
+}
+
+/// Flags of one neural network whose name is another flag.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkFlags {
+    /// Source of --model [default: derived from its name]
+    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
+    pub modelsource: Option<ModelSource>,
+    /// Sequence length of a transformer, in tokens [default: 128]
+    #[arg(long, value_name = "N")]
+    pub sequence: Option<i64>,
+    /// Batch size
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batchsize: i64,
+    #[command(flatten)]
+    pub inputs: OpenInputs,
+}
+
+impl NetworkFlags {
+    /// Returns a description of the network and its graph; prints a warning for each operator that was left out.
+    pub fn load_network(&self, name: &str) -> Result<(String, Graph)> {
+        let source = ModelSource::infer_source(self.modelsource, name);
+        let tokens = sequence_length(self.sequence, [source].into_iter())?;
+        let options = reader_options(&self.inputs)?;
+        let question = NetworkQuestion { source, name, batch: self.batchsize, tokens, options: Some(&options) };
+        let (graph, left_out) = question.graph_with_losses()?;
+        print_notes("warning", &left_out);
+        Ok((question.describe(), graph))
+    }
 }
 
 /// Default sequence length of a transformer.

@@ -1,7 +1,7 @@
 //! The command `oppredict place`.
 
 use crate::installation::predictor_file;
-use crate::options::{model_source, parse_not_negative, sequence_length};
+use crate::options::{NetworkFlags, parse_not_negative};
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::placement::{Edge, Placement};
@@ -10,8 +10,7 @@ use predictor::planning::placing::{
     PlacementOptions, count_lower_bounds, makespan_ends, place_operators, times_of_network,
 };
 use predictor::planning::tables::{self, TimesTable};
-use predictor::queries::{ModelSource, NetworkQuestion};
-use predictor::{Error, Result, bundle, pages};
+use predictor::{Error, Result, bundle, pages, this_host};
 use report::terminal::print_notes;
 use report::{Table, number_column, text_column};
 use samples::text::file_label;
@@ -24,8 +23,19 @@ Examples:
   oppredict place --model googlenet --predictor gpus.opp --device A100 --device T4 --link-us 10 --link-gb-per-s 12";
 
 /// Flags of networks. A table of times has neither models nor devices to choose, and no transfers between operators.
-const NETWORK_FLAGS: [&str; 8] =
-    ["model", "modelsource", "sequence", "batchsize", "predictor", "device", "link_us", "link_gb_per_s"];
+const NETWORK_FLAGS: [&str; 11] = [
+    "model",
+    "modelsource",
+    "sequence",
+    "batchsize",
+    "shape",
+    "bind",
+    "skip_unsupported",
+    "predictor",
+    "device",
+    "link_us",
+    "link_gb_per_s",
+];
 
 #[derive(Clone, Debug, Args)]
 pub struct PlaceArguments {
@@ -37,15 +47,8 @@ pub struct PlaceArguments {
     /// Neural network, whose dependencies between operators are respected
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: Option<String>,
-    /// Source of --model [default: derived from its name]
-    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
-    pub modelsource: Option<ModelSource>,
-    /// Sequence length of a transformer, in tokens [default: 128]
-    #[arg(long, value_name = "N")]
-    pub sequence: Option<i64>,
-    /// Batch size
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub batchsize: i64,
+    #[command(flatten)]
+    pub network: NetworkFlags,
     /// Predictor file of `train`, for all devices [default: built-in, for GPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
@@ -114,15 +117,15 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
     };
-    let source = ModelSource::infer_source(arguments.modelsource, model);
-    let tokens = sequence_length(arguments.sequence, [source].into_iter())?;
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
     print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
-    let question = NetworkQuestion { source, name: model, batch: arguments.batchsize, tokens, options: None };
-    let name = file_label(&file);
-    let (table, edges) = times_of_network((&predictor, &name), &question, &arguments.device)?;
-    Ok((question.describe(), table, edges))
+    if let (true, Ok(device)) = (arguments.device.is_empty(), this_host::learned_on(&predictor)) {
+        print_notes("note", [format!("times are for `{device}`; `place` applies no calibration of this machine")]);
+    }
+    let (network, graph) = arguments.network.load_network(model)?;
+    let (table, edges) = times_of_network((&predictor, &file_label(&file)), &graph, &arguments.device)?;
+    Ok((network, table, edges))
 }
 
 fn placement_text(table: &TimesTable, found: &Placement, notes: &[String]) -> String {

@@ -1,7 +1,7 @@
 //! The commands `oppredict plan` and `oppredict stages`.
 
 use crate::loading::read_times;
-use crate::options::{TimesFlags, model_source, parse_not_negative, sequence_length};
+use crate::options::{NetworkFlags, TimesFlags, parse_not_negative};
 use crate::{DONE, DONE_WITH_LOSSES, create_outputs, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
@@ -9,7 +9,6 @@ use learn::host_translation::HostTranslation;
 use predictor::pages::{MeasuredLanes, PlanFacts};
 use predictor::planning::NetworkPlan;
 use predictor::planning::network::BARRIER_NS;
-use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
 use report::{Table, number_column, text_column};
 use samples::text::file_label;
@@ -27,15 +26,8 @@ pub struct PlanArguments {
     /// Neural network: a name of the zoo such as `inception-v3`, or a file
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: String,
-    /// Source of --model [default: derived from its name]
-    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
-    pub modelsource: Option<ModelSource>,
-    /// Sequence length of a transformer, in tokens [default: 128]
-    #[arg(long, value_name = "N")]
-    pub sequence: Option<i64>,
-    /// Batch size
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub batchsize: i64,
+    #[command(flatten)]
+    pub network: NetworkFlags,
     #[command(flatten)]
     pub times: TimesFlags,
     /// Number of cores
@@ -110,13 +102,10 @@ impl PlanOfTimes {
 }
 
 fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
-    let source = ModelSource::infer_source(arguments.modelsource, &arguments.model);
-    let tokens = sequence_length(arguments.sequence, [source].into_iter())?;
     let known = read_times(&arguments.times, false)?;
-    let question =
-        NetworkQuestion { source, name: &arguments.model, batch: arguments.batchsize, tokens, options: None };
+    let (_, graph) = arguments.network.load_network(&arguments.model)?;
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
-    let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
+    let found = known.plan_network(&graph, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
     let predicted = known.predicted_machine().map(|machine| {
         let file = arguments.times.predictor.as_deref();

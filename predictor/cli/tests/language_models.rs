@@ -184,6 +184,40 @@ fn unreadable_files_are_named_with_a_remedy() {
 }
 
 #[test]
+fn rows_of_a_table_are_kernels_on_devices() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |text: &str, flags: &str| {
+        let file = folder.path().join("kernels.csv");
+        std::fs::write(&file, text).expect("a file");
+        oppredict(&format!("predict --data {} {flags}", file.display()))
+    };
+    let gemm = r#""gemm:m=64,n=4096,k=4096,dtype=fp8""#;
+    let table = format!("operator,device\n{gemm},h100_sxm\n{gemm},\n\"gemm:m=64\",h100_sxm\n{gemm},none\n");
+    let (code, text, notes) = check(&table, "--device l40s");
+    assert_eq!((code, notes.as_str()), (1, "note: 2 of 4 rows were not predicted; the column `reasons` states why\n"));
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows[0], "row,operator,device,time_ns,low_ns,high_ns,power_w,energy_j,source,reasons");
+    assert!(rows[1].contains(",NVIDIA H100 80GB HBM3,") && rows[2].contains(",NVIDIA L40S,"), "{text}");
+    assert!(rows[3].ends_with("`n` is missing") && rows[4].contains("unknown device `none`"), "{text}");
+    // The same answer as without a table.
+    let (_, text, _) = check(&table, "--device l40s --json");
+    let of_table: Value = serde_json::from_str(&text).expect("one document");
+    let (_, text, _) = oppredict("predict --op gemm:m=64,n=4096,k=4096,dtype=fp8 --device l40s --json");
+    let alone: Value = serde_json::from_str(&text).expect("one document");
+    assert_eq!((&of_table["rows"][1]["answer"], &of_table["refused"]), (&alone["kernels"][0], &Value::from(2)));
+    let threads = format!("operator,threads\n{gemm},2\n");
+    for (table, flags, reason) in [
+        (threads.as_str(), "--device l40s", "unknown column `threads`; tables of kernels have `operator` and `device`"),
+        (table.as_str(), "--threads 2", "--threads cannot be used with kernels"),
+        (&format!("operator\n{gemm}\n"), "", "row 1: the row has no `device`; give --device"),
+    ] {
+        let (code, text, error) = check(table, flags);
+        assert_eq!((code, text.as_str()), (2, ""), "{error}");
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn curves_have_the_warnings_of_their_points() {
     let (code, text, notes) = oppredict("knee --model llama-3.1-8b --device b200_sxm --dtype fp8_block --json");
     assert_eq!(code, 0, "{notes}");

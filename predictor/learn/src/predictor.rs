@@ -59,6 +59,9 @@ pub struct Predictor {
 
 const LIMITED: &str = "limited to the time on ";
 
+/// Largest number of threads of a query, unless the device has more units.
+pub const MOST_THREADS: i64 = 4096;
+
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
     pub operator: &'a str,
@@ -312,8 +315,11 @@ impl Predictor {
             return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
-        if !(threads.is_finite() && threads >= 1.0 && threads.fract() == 0.0) {
-            return Err(Error::Query(format!("invalid number of threads {threads}: use a whole number of at least 1")));
+        // The units of foreign devices, such as GPUs, may be more.
+        let most = device.units.max(MOST_THREADS as f64);
+        if !((1.0..=most).contains(&threads) && threads.fract() == 0.0) {
+            let problem = format!("invalid number of threads {threads}: use a whole number from 1 to {most}");
+            return Err(Error::Query(problem));
         }
         Ok((device, threads))
     }

@@ -69,6 +69,20 @@ fn few_rows_that_differ_so_are_a_warning() {
     assert!(samples.warnings.iter().any(|warning| warning.contains("differ in `kernel`")), "{:?}", samples.warnings);
 }
 
+/// Times in milliseconds under the unit of microseconds.
+#[test]
+fn times_far_above_the_bound_are_a_warning() {
+    let table = |time: u64| {
+        let row = |depth: u64| format!("product,here,{time},1,1024,1024,{depth},a\n");
+        format!("{TABLE}{}", (1000..1100).map(row).collect::<String>())
+    };
+    let warnings = |time| read(MAPPING, &table(time)).expect("sound rows").warnings;
+    // The bound is 33 ms.
+    assert_eq!(warnings(3_300_000), [""; 0]);
+    let long = warnings(100_000_000);
+    assert!(long[0].contains("lower bound of its device; check that the unit of `time_us` is `us`"), "{long:?}");
+}
+
 #[test]
 fn rows_without_a_time_are_counted() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,,1,64,64,64,a\n");

@@ -232,7 +232,7 @@ impl Architecture {
         let own = model.rsplit('/').next().unwrap_or(model);
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
         let place = names::find_name(own, spellings)
-            .map_err(|hint| Error::Model { model: model.to_owned(), problem: unknown_model(model, &hint) })?;
+            .map_err(|_| Error::Model { model: model.to_owned(), problem: unknown_model(model, own) })?;
         let ShippedModel { name, aliases, text } = &SHIPPED[place];
         let architecture = Architecture::parse_config(text, name)?;
         let own = names::normalise_name(own);
@@ -288,14 +288,17 @@ impl Architecture {
     }
 }
 
-/// Describes the problem with a name that is neither shipped nor the path of a configuration.
-fn unknown_model(model: &str, hint: &str) -> String {
+/// Describes the problem with a model that is neither shipped nor the path of a configuration; `own` is its name.
+fn unknown_model(model: &str, own: &str) -> String {
     if Path::new(model).is_dir() {
         return "the folder has no `config.json`".to_owned();
     }
-    names::missing_file(model, hint).unwrap_or_else(|| {
+    let nearest =
+        names::suggest_nearest(own, SHIPPED.iter().flat_map(|one| names::name_spellings(one.name, one.aliases)));
+    let hint = nearest.map_or_else(String::new, |nearest| format!("{nearest} "));
+    names::missing_file(model, hint.trim_end()).unwrap_or_else(|| {
         let known = shipped_names().collect::<Vec<_>>().join(", ");
-        format!("unknown model; {hint} (known: {known}; or give a config.json)")
+        format!("unknown model; {hint}(known: {known}; or give a config.json)")
     })
 }
 

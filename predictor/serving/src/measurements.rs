@@ -6,7 +6,9 @@ use crate::features::site_hash;
 use crate::kernel::{Decode, Distribution, Experts, GATED_MATRICES, Gemm, Kernel, Prefill};
 use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
+use crate::times::{LAUNCH_SECONDS, bound_seconds};
 use models::Choice;
+use samples::statistics::median;
 use samples::table::{self, Cells, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -18,6 +20,9 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
+/// Median ratio of time to roofline above which the unit of the time is considered wrong. Library kernels reach a
+/// hundredth; units differ by a factor of a thousand.
+const MOST_OVER_ROOFLINE: f64 = 300.0;
 /// Smallest plausible ratio of a kernel's mean power to that of the next smaller and next larger kernel of the layer.
 /// Meters that read while the device idles show less, sometimes a third.
 const LEAST_OF_NEIGHBOURS: f64 = 0.75;
@@ -124,6 +129,7 @@ impl Measurements {
             self.rows.push(measurement);
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
+        self.refuse_long_times(before)?;
         self.leave_out_power_dips(&mapping.file, before);
         self.provenance.push(Provenance {
             source: source.source.clone(),
@@ -173,6 +179,27 @@ impl Measurements {
             }
             let what = format!("faster than the {dtype} peak of {device} in `{file}`");
             *self.left_out.entry(what).or_default() += count;
+        }
+        Ok(())
+    }
+
+    /// Rejects a table if most rows from `first` on take far longer than the roofline, which indicates a wrong unit.
+    fn refuse_long_times(&self, first: usize) -> Parsed<()> {
+        let mut groups: BTreeMap<(u16, &str), Vec<f64>> = BTreeMap::new();
+        for row in &self.rows[first..] {
+            let device = self.devices[usize::from(row.device)];
+            let bound_s = bound_seconds(&row.kernel, device).map_err(|error| error.to_string())?;
+            let key = (row.device, row.kernel.product_dtype().name());
+            groups.entry(key).or_default().push(row.seconds / (bound_s + LAUNCH_SECONDS));
+        }
+        for ((device, dtype), mut ratios) in groups {
+            let ratio = median(&mut ratios);
+            if ratio > MOST_OVER_ROOFLINE {
+                let (device, rows) = (&self.devices[usize::from(device)].name, ratios.len());
+                return Err(format!(
+                    "the median time of {rows} rows of {device} with {dtype} is {ratio:.0} times the roofline; check the sizes and the unit of the time"
+                ));
+            }
         }
         Ok(())
     }

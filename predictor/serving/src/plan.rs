@@ -73,7 +73,12 @@ impl Parallelism {
     pub fn check_divisibility(&self, model: &Architecture) -> Result<()> {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
-        if [tensor, expert, data].contains(&0) || tensor.saturating_mul(data) > MAX_DEVICES {
+        for (kind, count) in [("tensor", tensor), ("expert", expert), ("data", data)] {
+            if count == 0 {
+                return refused(format!("{kind} parallelism must be at least 1"));
+            }
+        }
+        if tensor.saturating_mul(data) > MAX_DEVICES {
             return refused(format!(
                 "a replica of {tensor} × {data} GPUs is not supported; use 1 to {MAX_DEVICES} GPUs"
             ));
@@ -520,6 +525,6 @@ mod tests {
         assert!(refused("llama-3.1-8b", 2, 2, 1).contains("a dense model has no experts"));
         assert!(refused("mixtral-8x7b", 4, 3, 1).contains("3 GPUs cannot divide 8 experts"));
         assert!(refused("mixtral-8x7b", 4, 8, 1).contains("expert parallelism 8 does not divide the 4 GPUs"));
-        assert!(refused("llama-3.1-8b", 0, 1, 1).contains("is not supported; use 1 to"));
+        assert!(refused("llama-3.1-8b", 0, 1, 1).contains("tensor parallelism must be at least 1"));
     }
 }

@@ -113,6 +113,11 @@ fn wrong_tables_are_refused() {
             "faster than the device's peak; check the sizes and the unit of the time",
         ),
         (
+            MAPPING,
+            format!("{HEADER}h100_sxm,a,fp8,8192,8192,8192,800\nh100_sxm,a,fp8,64,512,512,10\n"),
+            "is 2634 times the roofline; check the sizes and the unit of the time",
+        ),
+        (
             &hidden,
             format!("{HEADER}{one}h100_sxm,b,fp8,64,512,512,0.02\n"),
             "`library` differs from earlier rows of the same device",

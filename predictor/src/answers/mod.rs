@@ -1,8 +1,10 @@
 //! Predictions as reports, for single operators, whole networks, rows of a table, and schedules of a space.
 
+mod kernels;
 mod schedules;
 mod table;
 
+pub use kernels::{KernelAnswers, KernelDefaults, KernelRow, answer_kernel_table, lists_kernels};
 pub use schedules::{RankedSchedule, RankedSchedules, rank_schedules};
 pub use table::{RowAnswer, TableAnswers, answer_table};
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, Operator, Setting};
 use learn::predictor::{Prediction, Predictor};
-use samples::table::{self, Cells, Mapping};
+use samples::table::{Cells, Mapping, Table};
 use serde::Serialize;
 use std::path::Path;
 
@@ -24,14 +24,13 @@ pub struct RowAnswer {
 /// Predicts every row. `usual` is the setting of rows that do not specify one. Fails if no row is a query.
 pub fn answer_table(
     predictor: &Predictor,
+    table: &Table,
     path: &Path,
     usual: &Setting,
     mapping: Option<&Mapping>,
 ) -> Result<TableAnswers> {
-    let table = table::read_table(path)?;
     let question = |row: usize| {
-        let cells: Vec<_> =
-            table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect();
+        let cells = row_cells(table, row);
         (
             queries::operator_text(&cells, mapping).unwrap_or_default().to_owned(),
             queries::parse_row(&cells, usual, mapping),
@@ -56,6 +55,11 @@ pub fn answer_table(
     let rows: Vec<RowAnswer> = parsed.into_iter().map(answer).collect();
     let refused = rows.iter().filter(|row| row.answer.is_none()).count();
     Ok(TableAnswers { rows, refused })
+}
+
+/// Returns the cells of a row with the names of their columns.
+pub fn row_cells(table: &Table, row: usize) -> Vec<(String, Cell)> {
+    table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect()
 }
 
 fn cell_value(cells: &Cells, row: usize) -> Cell {

@@ -56,8 +56,11 @@ pub fn find_table_knee(
         threads.dedup();
     }
     if threads.len() < 2 {
-        let problem =
-            format!("`{operator}` on `{device}` has fewer than two thread counts; give a larger --most-threads");
+        let hint = match most_threads {
+            Some(_) => "give a larger --most-threads",
+            None => "measure it with more threads",
+        };
+        let problem = format!("`{operator}` on `{device}` has fewer than two thread counts; {hint}");
         return Err(Error::Query(problem));
     }
     let prior = ScalingPrior::learn_prior(curves, device);

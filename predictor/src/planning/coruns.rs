@@ -19,7 +19,7 @@ const SYNTHETIC: &str = "synthetic";
 /// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
 /// Maximum relative half-width of a slowdown's interval; slowdowns with wider intervals are left out as disturbed.
-const KNOWN: f64 = 0.05;
+pub(super) const KNOWN: f64 = 0.05;
 /// Predicted slowdowns up to this one are negligible: they round to 1.000.
 const MAX_NEGLIGIBLE_SLOWDOWN: f64 = 1.0005;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.

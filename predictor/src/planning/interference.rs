@@ -1,6 +1,6 @@
 //! Slowdowns of concurrent operators on one host class, from a store, and the prediction error for held-out operators.
 
-use super::coruns::{CoRuns, Scores};
+use super::coruns::{CoRuns, KNOWN, Scores};
 use super::demand::{bytes_per_ns, cache_bytes};
 use crate::error::{Error, Result};
 use datasets::store::Damage;
@@ -35,8 +35,13 @@ impl RecordedSlowdowns {
 
     pub fn score_rules(&self, seed: u64) -> Result<Scores> {
         if self.coruns.beside.is_empty() {
-            let problem =
-                "has only co-runs with synthetic partners; measure pairs of operators with `sizes = [2]` in `[corun]`";
+            let problem = match self.coruns.left_out {
+                0 => "has only co-runs with synthetic partners; measure pairs of operators with `sizes = [2]` in `[corun]`".to_owned(),
+                count => format!(
+                    "has no slowdown known to {:.0} %, of {count} measured with other operators; give more `rounds` in `[corun]`, on an idle machine",
+                    100.0 * KNOWN
+                ),
+            };
             return Err(Error::Query(format!("`{}` {problem}", self.store.display())));
         }
         self.coruns.score_rules(&self.machine, seed)

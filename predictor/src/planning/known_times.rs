@@ -3,10 +3,11 @@
 use super::network::{NetworkPlan, plan};
 use super::times::{Host, Times};
 use crate::error::{Error, Result};
-use crate::queries::{self, NetworkQuestion, Setting};
+use crate::queries::{self, Setting};
 use datasets::store::Damage;
 use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
+use models::Graph;
 use planners::interference::{Learned, Machine};
 
 pub struct KnownTimes {
@@ -50,9 +51,9 @@ impl KnownTimes {
     }
 
     /// Plans a network on `cores` cores; each stage with concurrent groups adds `barrier_ns`.
-    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
+    pub fn plan_network(&self, graph: &Graph, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;
-        plan(&question.build_graph()?, &self.time_sources(), &machine, barrier_ns)
+        plan(graph, &self.time_sources(), &machine, barrier_ns)
     }
 
     fn time_sources(&self) -> Times<'_> {

@@ -3,9 +3,9 @@
 use super::tables::TimesTable;
 use crate::devices::resolve_device;
 use crate::error::{Error, Result};
-use crate::queries::{self, NetworkQuestion, Setting};
+use crate::queries::{self, Setting};
 use learn::predictor::Predictor;
-use models::{Fuse, stages};
+use models::{Fuse, Graph, stages};
 use planners::placement::{self, Edge, Instance, Link, Placement};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub fn place_operators(
 /// Predicts the times of a network's operators on devices, with the predictor of the file `source`.
 pub fn times_of_network(
     (predictor, source): (&Predictor, &str),
-    question: &NetworkQuestion<'_>,
+    graph: &Graph,
     devices: &[String],
 ) -> Result<(TimesTable, Vec<Edge>)> {
     let known = || predictor.about.devices.keys().map(String::as_str);
@@ -42,9 +42,11 @@ pub fn times_of_network(
             named.collect::<Result<_>>()?
         }
     };
+    if let Some(place) = (0..devices.len()).find(|place| devices[..*place].contains(&devices[*place])) {
+        return Err(Error::Query(format!("--device names `{}` twice", devices[place])));
+    }
     let refused = |error: models::Error| Error::Query(error.to_string());
-    let graph = question.build_graph()?;
-    let graph = passes::simplify_graph(&graph).map_err(refused)?;
+    let graph = passes::simplify_graph(graph).map_err(refused)?;
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
     let operators: Vec<_> = cut.tasks.iter().map(queries::task_operator).collect::<Result<_>>()?;
     let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
@@ -132,7 +134,8 @@ fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<E
         for text in &options.watts {
             let wrong = || Error::Query(format!("--watts `{text}` is not DEVICE=NUMBER with a device of the query"));
             let (name, value) = text.rsplit_once('=').ok_or_else(wrong)?;
-            let device = table.devices.iter().position(|device| device == name).ok_or_else(wrong)?;
+            let device = resolve_device(table.devices.iter().map(String::as_str), name)?;
+            let device = table.devices.iter().position(|known| known == device).ok_or_else(wrong)?;
             watts[device] = Some(value.parse::<f64>().ok().filter(|watts| *watts >= 0.0).ok_or_else(wrong)?);
         }
         let lacking = watts.iter().position(Option::is_none);

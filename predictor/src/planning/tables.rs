@@ -36,6 +36,11 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
     let mut lines = reader.records().map(|line| line.map_err(|error| format!("the table is not CSV: {error}")));
     let header = lines.next().ok_or("the table is empty; its first line must be `operator,DEVICE,…`")??;
+    if let Some(number) = header.iter().skip(1).find(|cell| cell.parse::<f64>().is_ok()) {
+        return Err(format!(
+            "the first line has the number `{number}` instead of a device; it must be `operator,DEVICE,…`"
+        ));
+    }
     let devices: Vec<String> = header.iter().skip(1).map(str::to_owned).collect();
     if devices.is_empty() {
         return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
@@ -85,6 +90,7 @@ mod tests {
         for (text, wanted) in [
             ("operator,cpu,cpu\nx,1,2\n", "names the device `cpu` twice"),
             ("operator,cpu,\nx,1,2\n", "a device without a name"),
+            ("a,10,20\nb,30,5\n", "the first line has the number `10` instead of a device"),
             ("operator,cpu\nconv f32[1,3],5\n", "line 2: 2 times for 1 devices; a name with commas needs quotes"),
             ("", "the table is empty"),
             ("operator\nx\n", "no devices"),

@@ -19,7 +19,7 @@ use samples::features::Work;
 use samples::records::work_of;
 use samples::schedules::CompleteSchedule;
 use samples::table::Mapping;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -66,8 +66,21 @@ type Asked<'a> = (&'a Operator, Cow<'a, Setting>);
 pub struct OperatorPrediction {
     pub operator: String,
     pub count: u64,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "serialize_with_remarks")]
     pub prediction: Prediction,
+}
+
+fn serialize_with_remarks<S: Serializer>(
+    prediction: &Prediction,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct WithRemarks<'a> {
+        #[serde(flatten)]
+        prediction: &'a Prediction,
+        remarks: Vec<String>,
+    }
+    WithRemarks { prediction, remarks: prediction.remarks() }.serialize(serializer)
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -63,20 +63,22 @@ impl NetworkQuestion<'_> {
     }
 
     pub fn distinct_operators(&self) -> Result<Vec<Operator>> {
-        graph_operators(&self.build_graph()?)
+        self.operators_with_losses().map(|(operators, _)| operators)
     }
 
     /// Returns the distinct operators, and a sentence about each operator of the file that was left out.
     pub fn operators_with_losses(&self) -> Result<(Vec<Operator>, Vec<String>)> {
-        let (graph, skipped) = self.read_graph()?;
+        let (graph, left_out) = self.graph_with_losses()?;
+        Ok((graph_operators(&graph)?, left_out))
+    }
+
+    /// Returns the graph, and a sentence about each operator of the file that was left out.
+    pub fn graph_with_losses(&self) -> Result<(models::Graph, Vec<String>)> {
         let describe = |Skipped { place, operator, reason }: Skipped| {
             format!("left out the node `{place}` (`{operator}`): {reason}")
         };
-        Ok((graph_operators(&graph)?, skipped.into_iter().map(describe).collect()))
-    }
-
-    pub fn build_graph(&self) -> Result<models::Graph> {
-        self.read_graph().map(|(graph, _)| graph)
+        let (graph, skipped) = self.read_graph()?;
+        Ok((graph, skipped.into_iter().map(describe).collect()))
     }
 
     /// Returns the graph and the operators that were left out.

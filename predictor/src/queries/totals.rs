@@ -103,7 +103,8 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
     let off = |of: fn(&(f64, f64)) -> f64| halves.values().map(|half| of(half).powi(2)).sum::<f64>().sqrt();
     Total {
         time_ns,
-        low_ns: (time_ns - off(|half| half.0)).max(0.0),
+        // The stated dispatch times are certain.
+        low_ns: (time_ns - off(|half| half.0)).max(calls as f64 * run.dispatch_ns),
         high_ns: if bounds_ns > MAX_BOUND_SHARE * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
         operators_ns: starting + running - calls as f64 * run.dispatch_ns,
         dispatch_ns: starting,

@@ -49,17 +49,9 @@ struct Request {
     extrapolate: bool,
 }
 
-/// A prediction with its remarks, which the page shows.
-#[derive(Serialize)]
-struct OperatorReply<'a> {
-    #[serde(flatten)]
-    operator: &'a OperatorPrediction,
-    remarks: Vec<String>,
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
-    /// An [`OperatorReply`] for each operator.
+    /// An [`OperatorPrediction`] for each operator.
     operators: Vec<Box<RawValue>>,
     total: Total,
     this_host: Option<&'a String>,
@@ -204,10 +196,7 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
 }
 
 fn operator_replies(answers: &[OperatorPrediction]) -> Result<Vec<Box<RawValue>>> {
-    let reply = |operator: &OperatorPrediction| {
-        to_raw_value(&OperatorReply { remarks: operator.prediction.remarks(), operator }).map_err(unwritable_reply)
-    };
-    answers.iter().map(reply).collect()
+    answers.iter().map(|answer| to_raw_value(answer).map_err(unwritable_reply)).collect()
 }
 
 fn unwritable_reply(error: serde_json::Error) -> Error {

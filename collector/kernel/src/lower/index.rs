@@ -5,8 +5,7 @@ use super::pointwise::axis_of;
 use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
-    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, highest_number, index_constant, index_type,
-    loop_axis, lowest_number, reduce_axes,
+    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, index_type, loop_axis, reduce_axes,
 };
 use models::operators::{Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd};
 use models::{Op, ScatterOp};
@@ -192,25 +191,20 @@ fn scatter_updates(
         meant.if_then_else(&value(&at)?, &none)
     };
     let dtype = output.dtype;
-    let (how, none) = match combine {
+    let how = match combine {
         ScatterOp::Replace => return replace_elements(writer, &loops, &term, target, inputs, output),
-        ScatterOp::Add => (Reduction::Sum, constant(dtype, 0.0)?),
-        ScatterOp::Mul => (Reduction::Product, constant(dtype, 1.0)?),
-        ScatterOp::Max => (Reduction::Max, lowest_number(dtype)?),
-        ScatterOp::Min => (Reduction::Min, highest_number(dtype)?),
+        ScatterOp::Add => Reduction::Sum,
+        ScatterOp::Mul => Reduction::Product,
+        ScatterOp::Max => Reduction::Supremum,
+        ScatterOp::Min => Reduction::Infimum,
     };
+    let none = how.identity(dtype)?;
     let reduced =
         writer.add_block(&output.block_name("scatter_updates"), Part::Anchor, output.element_type(), |i| {
             reduce_axes(how, dtype, &term(i, &|at| updates.element_at(at), none)?, &loops)
         })?;
     writer.add_block(&output.block_name("scatter"), Part::Epilogue, output.element_type(), |i| {
-        let (old, new) = (data.element_at(i)?, reduced.element_at(i)?);
-        match how {
-            Reduction::Sum => old.add(&new),
-            Reduction::Product => old.mul(&new),
-            Reduction::Max => old.max(&new),
-            Reduction::Min => old.min(&new),
-        }
+        how.combine(&data.element_at(i)?, &reduced.element_at(i)?)
     })
 }
 

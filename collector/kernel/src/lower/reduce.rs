@@ -98,8 +98,8 @@ fn reduce_rows(
         return log_sum_exp(writer, rows, data, output);
     }
     let how = match function {
-        ReduceOp::Max => Reduction::Max,
-        ReduceOp::Min => Reduction::Min,
+        ReduceOp::Max => Reduction::Supremum,
+        ReduceOp::Min => Reduction::Infimum,
         ReduceOp::Prod => Reduction::Product,
         _ => Reduction::Sum,
     };
@@ -154,17 +154,18 @@ fn arg_reduce(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let how = if largest { Reduction::Max } else { Reduction::Min };
+    let how = if largest { Reduction::Supremum } else { Reduction::Infimum };
     let loops = rows.reduction_loops(data)?;
     let extreme =
         writer.add_block(&output.block_name("arg_extreme"), Part::Helper, (data.dtype, &output.extents), |i| {
             reduce_axes(how, data.dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
         })?;
     let loops = rows.reduction_loops(data)?;
+    // In a row of NaN alone, no element equals the extreme. The place is then an end of the row, a valid index.
     let (nearest, elsewhere) = if last {
-        (Reduction::Max, index_constant(-1)?)
+        (Reduction::Max, index_constant(0)?)
     } else {
-        (Reduction::Min, data.extents[rows.axes[0]].as_expression()?)
+        (Reduction::Min, data.extents[rows.axes[0]].as_expression()?.sub(&index_constant(1)?)?)
     };
     let place = writer.add_block(&output.block_name("arg_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let is_extreme = data.element_at(&rows.data_index(i, &loops))?.equal(&extreme.element_at(i)?)?;

@@ -56,8 +56,12 @@ pub fn with_indices<T>(dtype: DType, work: impl FnOnce() -> T) -> T {
 #[allow(missing_docs)]
 pub enum Reduction {
     Sum,
+    /// Maximum of at least the lowest finite number, so that differences from it are not NaN.
     Max,
     Min,
+    /// Maximum of any numbers, also of -∞ alone.
+    Supremum,
+    Infimum,
     Product,
 }
 
@@ -232,18 +236,30 @@ impl Tensor {
 
 /// Builds a reduction over `axes`, which must be the whole expression of an element.
 pub fn reduce_axes(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
-    let identity = match how {
-        Reduction::Sum => constant(dtype, 0.0)?,
-        Reduction::Max => lowest_number(dtype)?,
-        Reduction::Min => highest_number(dtype)?,
-        Reduction::Product => constant(dtype, 1.0)?,
-    };
-    reduce_by(&identity, dtype, source, axes, |left, right| match how {
-        Reduction::Sum => left.add(right),
-        Reduction::Max => left.max(right),
-        Reduction::Min => left.min(right),
-        Reduction::Product => left.mul(right),
-    })
+    reduce_by(&how.identity(dtype)?, dtype, source, axes, |left, right| how.combine(left, right))
+}
+
+impl Reduction {
+    /// Returns the number that changes no other number.
+    pub fn identity(self, dtype: DType) -> Result<Expression> {
+        match self {
+            Reduction::Sum => constant(dtype, 0.0),
+            Reduction::Supremum if dtype.is_float() => constant(dtype, f64::NEG_INFINITY),
+            Reduction::Infimum if dtype.is_float() => constant(dtype, f64::INFINITY),
+            Reduction::Max | Reduction::Supremum => lowest_number(dtype),
+            Reduction::Min | Reduction::Infimum => highest_number(dtype),
+            Reduction::Product => constant(dtype, 1.0),
+        }
+    }
+
+    pub fn combine(self, left: &Expression, right: &Expression) -> Result<Expression> {
+        match self {
+            Reduction::Sum => left.add(right),
+            Reduction::Max | Reduction::Supremum => left.max(right),
+            Reduction::Min | Reduction::Infimum => left.min(right),
+            Reduction::Product => left.mul(right),
+        }
+    }
 }
 
 pub(in crate::tvm) fn reduce_by(

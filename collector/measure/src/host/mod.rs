@@ -14,7 +14,6 @@ pub mod memory;
 mod noise;
 pub mod parent;
 mod peaks;
-#[allow(unsafe_code)]
 mod streams;
 mod topology;
 

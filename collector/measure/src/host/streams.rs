@@ -1,5 +1,6 @@
-//! Streaming loops, compiled for several vector extensions and dispatched at run time. The only unsafe code calls
-//! functions compiled for more instruction sets than the rest of the program.
+//! Streaming loops, compiled for several vector extensions and dispatched at run time.
+
+use multiversion::multiversion;
 
 pub const LINE_BYTES: usize = 64;
 
@@ -36,36 +37,8 @@ impl Kind {
 }
 
 /// Runs one pass over equal arrays of whole cache lines; the result depends on all reads, so that none is removed.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has the function's instruction set, which was just detected.
-            return unsafe { run_512_bits(kind, memory) };
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the function's instruction set, which was just detected.
-            return unsafe { run_256_bits(kind, memory) };
-        }
-    }
-    run_portable(kind, memory)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn run_512_bits(kind: Kind, memory: &mut [f64]) -> u64 {
-    run_portable(kind, memory)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn run_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
-    run_portable(kind, memory)
-}
-
-/// Runs one pass. This function is inlined into its callers, so it is compiled for their instruction sets.
-#[inline(always)]
-fn run_portable(kind: Kind, memory: &mut [f64]) -> u64 {
     let count = elements_per_array(kind, memory.len());
     let (result, rest) = memory.split_at_mut(count);
     match kind {
@@ -99,25 +72,23 @@ mod tests {
     #[test]
     fn passes_move_what_they_say() {
         for count in [0, 1, 7, 8, 9, 24, 100, 800] {
-            for by in [run_pass, run_portable] {
-                let before: Vec<f64> = (0..count).map(f64::from).collect();
-                let after = |kind| {
-                    let mut memory = before.clone();
-                    let bits = by(kind, &mut memory);
-                    (bits, memory, elements_per_array(kind, before.len()))
-                };
-                let (bits, memory, own) = after(Kind::Read);
-                assert_eq!(memory, before, "reading writes nothing");
-                assert_eq!(bits, before[..own].iter().fold(0, |all, element| all ^ element.to_bits()));
-                let (_, memory, own) = after(Kind::Write);
-                assert!(memory[..own].iter().all(|element| *element == 2.5) && memory[own..] == before[own..]);
-                let (_, memory, own) = after(Kind::Copy);
-                assert_eq!((&memory[..own], &memory[own..]), (&before[own..2 * own], &before[own..]));
-                let (_, memory, own) = after(Kind::Triad);
-                let triad = |place: usize| before[own + place] + 3.0 * before[2 * own + place];
-                assert!((0..own).all(|place| memory[place] == triad(place)) && memory[own..] == before[own..]);
-                assert!(own % LINE == 0 && before.len() - 3 * own < 3 * LINE);
-            }
+            let before: Vec<f64> = (0..count).map(f64::from).collect();
+            let after = |kind| {
+                let mut memory = before.clone();
+                let bits = run_pass(kind, &mut memory);
+                (bits, memory, elements_per_array(kind, before.len()))
+            };
+            let (bits, memory, own) = after(Kind::Read);
+            assert_eq!(memory, before, "reading writes nothing");
+            assert_eq!(bits, before[..own].iter().fold(0, |all, element| all ^ element.to_bits()));
+            let (_, memory, own) = after(Kind::Write);
+            assert!(memory[..own].iter().all(|element| *element == 2.5) && memory[own..] == before[own..]);
+            let (_, memory, own) = after(Kind::Copy);
+            assert_eq!((&memory[..own], &memory[own..]), (&before[own..2 * own], &before[own..]));
+            let (_, memory, own) = after(Kind::Triad);
+            let triad = |place: usize| before[own + place] + 3.0 * before[2 * own + place];
+            assert!((0..own).all(|place| memory[place] == triad(place)) && memory[own..] == before[own..]);
+            assert!(own % LINE == 0 && before.len() - 3 * own < 3 * LINE);
         }
     }
 }

@@ -11,13 +11,14 @@ use crate::options::{PredictorFlags, model_source, parse_not_negative, reader_op
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
 use learn::levels::LEVELS;
-use learn::predictor::Basis;
-use predictor::answers::{Conditions, NetworkAnswer, predict_network, predict_operators};
+use learn::predictor::{Basis, MOST_THREADS};
+use predictor::answers::{Conditions, NetworkAnswer, lists_kernels, predict_network, predict_operators};
 use predictor::origin::Origin;
 use predictor::queries::{self, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use predictor::{Error, Result};
 use readers::inputs::OpenInputs;
 use report::terminal::print_notes;
+use samples::table::{Table, read_table};
 use serde_json::json;
 use serving::architecture::Architecture;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ pub struct Predict {
     pub sequence: Option<i64>,
     /// CSV table of operators to predict, one per row
     ///
-    /// Columns: `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping.
+    /// Columns: `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping. Tables of language-model kernels
+    /// have `operator` and `device`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
     pub data: Option<PathBuf>,
     /// Rank the schedules of a space for --op
@@ -95,7 +97,7 @@ pub struct Predict {
     #[arg(long, value_name = "WATTS")]
     pub power_limit: Option<f64>,
     /// Number of threads [default: all of the device, or the most in the training data]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS))]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable
     ///
@@ -132,10 +134,17 @@ pub fn run(predict: &Predict) -> Result<u8> {
     for name in predict.model.iter().filter(|name| has_no_source(name) && Path::new(name).is_file()) {
         Architecture::load_architecture(name)?;
     }
+    // Unknown names on GPUs of language models are most likely misspelt language models.
+    let is_on_gpu = predict.device.as_deref().is_some_and(|device| serving::device::find_device(device).is_ok());
+    for name in predict.model.iter().filter(|name| is_on_gpu && has_no_source(name)) {
+        Architecture::load_architecture(name)?;
+    }
     let is_language_model = |name: &String| has_no_source(name) && Architecture::load_architecture(name).is_ok();
     let are_servers = predict.server.is_given() || predict.model.iter().any(is_language_model);
     let is_server = are_servers && predict.op.is_empty() && !predict.model.is_empty();
-    let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
+    let table = predict.data.as_deref().map(read_table).transpose()?;
+    let has_kernels = predict.op.iter().any(|text| serving::text::is_kernel(text));
+    let is_kernel = predict.mapping.is_none() && (has_kernels || table.as_ref().is_some_and(lists_kernels));
     predict.refuse_unused(is_server, is_kernel)?;
     if (is_server || is_kernel) && predict.level != 90 {
         return Err(Error::Query(
@@ -149,6 +158,10 @@ pub fn run(predict: &Predict) -> Result<u8> {
         let questions = predict.model.iter().map(question).collect::<Result<Vec<_>>>()?;
         return language_models::predict_servers(&questions, predict.asked.predictor.as_deref(), predict.json);
     }
+    let table = table.as_ref().zip(predict.data.as_deref());
+    if let (true, Some(table)) = (is_kernel, table) {
+        return table::predict_kernel_table(table, &predict);
+    }
     if is_kernel {
         let question = KernelQuestion {
             kernels: &predict.op,
@@ -158,7 +171,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
         };
         return kernels::run_predict(&question, predict.json);
     }
-    answer_query(&predict)
+    answer_query(&predict, table)
 }
 
 impl Predict {
@@ -218,12 +231,12 @@ fn network_questions<'a>(predict: &'a Predict, options: &'a readers::Options) ->
     Ok(questions.collect())
 }
 
-fn answer_query(predict: &Predict) -> Result<u8> {
+fn answer_query(predict: &Predict, table: Option<(&Table, &Path)>) -> Result<u8> {
     let options = reader_options(&predict.inputs)?;
     let questions = network_questions(predict, &options)?;
     let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
-    if let Some(path) = &predict.data {
-        return table::predict_table(&predictor, path, mapping.as_ref(), predict);
+    if let Some(table) = table {
+        return table::predict_table(&predictor, table, mapping.as_ref(), predict);
     }
     if let Some(path) = &predict.space {
         return schedules::print_schedules(&predictor, path, predict);

@@ -5,6 +5,7 @@
 //! compilers turn into vector instructions.
 
 use super::split::Split;
+use multiversion::multiversion;
 
 /// Number of rows that are tested together.
 pub(super) const ROWS: usize = 32;
@@ -61,15 +62,22 @@ impl TestedTree {
 
     /// Adds to each sum the leaf that its row reaches.
     pub fn add_leaves(&self, keys: &[Column], sums: &mut [f32]) {
-        let mut remaining = [u32::MAX; ROWS];
-        for test in &self.tests {
-            let keys = &keys[test.column as usize];
-            for (leaves, key) in remaining.iter_mut().zip(keys) {
-                *leaves &= test.right | if *key < test.threshold { u32::MAX } else { 0 };
-            }
-        }
+        let remaining = remaining_leaves(&self.tests, keys);
         for (sum, leaves) in sums.iter_mut().zip(remaining) {
             *sum += self.leaves[leaves.trailing_zeros() as usize];
         }
     }
+}
+
+/// Returns the leaves of a tree that each row may still reach after all tests.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn remaining_leaves(tests: &[Test], keys: &[Column]) -> [u32; ROWS] {
+    let mut remaining = [u32::MAX; ROWS];
+    for test in tests {
+        let keys = &keys[test.column as usize];
+        for (leaves, key) in remaining.iter_mut().zip(keys) {
+            *leaves &= test.right | if *key < test.threshold { u32::MAX } else { 0 };
+        }
+    }
+    remaining
 }

@@ -9,7 +9,7 @@ use super::mapping::{Mapping, Shape, number_column};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work, attainable_ns};
 use crate::samples::RawSample;
-use crate::statistics::pearson;
+use crate::statistics::{median, pearson};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl PlausibleRows<'_> {
     pub(super) fn check_plausible(&self) -> Result<Vec<String>> {
         self.check_unit()?;
         let launched = self.launched_threads()?;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = self.long_times_warning().into_iter().collect();
         for (operator, rows) in self.by_operator() {
             let Some(shape) = self.mapping.shape_of(operator) else { continue };
             let operator_rows = OperatorRows { table: self, operator, shape, rows };
@@ -53,14 +53,20 @@ impl PlausibleRows<'_> {
         Ok(warnings)
     }
 
+    fn usable_rows(&self) -> Vec<usize> {
+        (0..self.times_ns.len()).filter(|row| self.is_usable(*row)).collect()
+    }
+
+    fn attainable_ns(&self, row: usize) -> f64 {
+        attainable_ns(&self.questions[row].work, self.device_of_row(row), self.questions[row].threads)
+    }
+
     /// Rejects a table in which most times are far below the lower bound, which indicates a wrong unit.
     fn check_unit(&self) -> Result<()> {
         /// Times below this share of the bound are impossible, even if all data is in the caches.
         const FASTEST: f64 = 0.05;
-        let known: Vec<usize> = (0..self.times_ns.len()).filter(|row| self.is_usable(*row)).collect();
-        let least_ns =
-            |row: usize| attainable_ns(&self.questions[row].work, self.device_of_row(row), self.questions[row].threads);
-        let too_fast = known.iter().filter(|row| self.times_ns[**row] < FASTEST * least_ns(**row)).count();
+        let known = self.usable_rows();
+        let too_fast = known.iter().filter(|row| self.times_ns[**row] < FASTEST * self.attainable_ns(**row)).count();
         if 2 * too_fast <= known.len() {
             return Ok(());
         }
@@ -72,6 +78,28 @@ impl PlausibleRows<'_> {
                 "{too_fast} of {usable} times are below a twentieth of the lower bound of their devices; the unit of `{column}` is probably not `{unit}`"
             ),
         ))
+    }
+
+    /// Returns a warning about a table in which most times are far above the lower bound, which indicates a wrong unit.
+    fn long_times_warning(&self) -> Option<String> {
+        /// Slow code reaches a hundredth of the peak. Units differ by a factor of a thousand.
+        const SLOWEST: f64 = 300.0;
+        /// Time below which an operator mostly measures its launch.
+        const WORK_NS: f64 = 10_000.0;
+        let long = |row: usize| Some(self.attainable_ns(row)).filter(|bound_ns| *bound_ns >= WORK_NS);
+        let mut ratios: Vec<f64> =
+            self.usable_rows().into_iter().filter_map(|row| Some(self.times_ns[row] / long(row)?)).collect();
+        if ratios.len() < FEWEST {
+            return None;
+        }
+        let ratio = median(&mut ratios);
+        let (column, unit) = self.mapping.time_column();
+        (ratio > SLOWEST).then(|| {
+            format!(
+                "`{}`: the median time is {ratio:.0} times the lower bound of its device; check that the unit of `{column}` is `{unit}`",
+                self.path.display()
+            )
+        })
     }
 
     /// Returns the launched threads by row, or blocks if only grids are given; None without launch columns.

@@ -226,6 +226,27 @@ fn read_shared<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Optio
 
 type Parsed<T> = std::result::Result<T, String>;
 
+/// Refuses sizes by layer whose number is not that of the layers.
+fn check_lists(text: &str) -> Parsed<()> {
+    /// Words in the keys of sizes that `read_shared` reads.
+    const SIZES: [&str; 3] = ["intermediate_size", "expert", "moe_"];
+    fn check_object(config: &Map<String, Value>) -> Parsed<()> {
+        let layers = config.get("num_hidden_layers").and_then(Value::as_u64);
+        for (key, value) in config {
+            let is_size = SIZES.iter().any(|word| key.contains(word));
+            let sizes = value.as_array().filter(|sizes| is_size && sizes.first().is_some_and(Value::is_u64));
+            if let (Some(sizes), Some(layers)) = (sizes, layers)
+                && sizes.len() as u64 != layers
+            {
+                return Err(format!("`{key}` has {} entries, but the model has {layers} layers", sizes.len()));
+            }
+        }
+        config.get("text_config").and_then(Value::as_object).map_or(Ok(()), check_object)
+    }
+    let config: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    config.as_object().map_or(Ok(()), check_object)
+}
+
 /// Returns a required size, or an error if the size is missing or not from 1 to `most`.
 fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     match value {
@@ -253,7 +274,7 @@ impl Architecture {
             let wrong_key = serde_json::from_str(text).ok().and_then(|config| find_wrong_key(&config));
             refused(format!("invalid configuration: {}", wrong_key.unwrap_or_else(|| error.to_string())))
         })?;
-        config.into_architecture(name).map_err(refused)
+        check_lists(text).and_then(|()| config.into_architecture(name)).map_err(refused)
     }
 }
 

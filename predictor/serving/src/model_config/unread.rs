@@ -7,7 +7,7 @@ use super::{ModelConfig, Parsed};
 use serde_json::Value;
 
 /// What the keys describe, and the keys.
-const UNREAD_KEYS: [(&str, &[&str]); 5] = [
+const UNREAD_KEYS: [(&str, &[&str]); 6] = [
     (
         "layers with heads of different sizes or numbers",
         &["attention_other_setting", "swa_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads"],
@@ -15,6 +15,7 @@ const UNREAD_KEYS: [(&str, &[&str]); 5] = [
     ("attention layers of this form", &["multi_query_group_num", "num_attention_groups", "o_lora_rank", "share_q_dim"]),
     ("dense branches next to experts", &["parallel_attn_mlp_res", "residual_moe"]),
     ("expert layers of this form", &["moe_latent_size", "moe_layers_enum", "share_expert_dim"]),
+    ("encoders with cross-attention", &["is_encoder_decoder"]),
     ("layers that are computed repeatedly", &["total_ut_steps"]),
 ];
 /// Words between the underscores of keys that count something.
