@@ -240,6 +240,50 @@ fn a_file_gets_the_requested_batch_and_sequence() {
     }
 }
 
+/// Maxima of rows of -∞, the places of these maxima, and slices at these places.
+#[test]
+fn rows_of_infinities_are_correct() {
+    let bench = Bench::new();
+    let script = "import numpy as np, onnx\n\
+         from onnx import helper, numpy_helper\n\
+         mask = np.zeros((4, 16), 'float32')\n\
+         mask[1] = -np.inf\n\
+         table = np.arange(48, dtype='float32').reshape(16, 3)\n\
+         np.save('at.npy', np.array([1, -3, 16]))\n\
+         constants = {'mask': mask, 'table': table, 'axis': np.array([1])}\n\
+         node = helper.make_node\n\
+         x = helper.make_tensor_value_info('x', 1, [4, 16])\n\
+         at = helper.make_tensor_value_info('at', 7, [3])\n\
+         def save(nodes, results, file):\n\
+         \x20   used = {name for one in nodes for name in one.input}\n\
+         \x20   data = [numpy_helper.from_array(value, name) for name, value in constants.items() if name in used]\n\
+         \x20   results = [helper.make_tensor_value_info(name, kind, None) for name, kind in results]\n\
+         \x20   inputs = [x, at] if file == 'outside.onnx' else [x]\n\
+         \x20   graph = helper.make_graph(nodes, 'net', inputs, results, data)\n\
+         \x20   model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)], ir_version=9)\n\
+         \x20   onnx.save(model, file)\n\
+         masked = [node('Add', ['x', 'mask'], ['y']), node('Neg', ['y'], ['n'])]\n\
+         save(masked + [node('ReduceMax', ['y', 'axis'], ['most']), node('ReduceMin', ['n', 'axis'], ['least'])],\n\
+         \x20    [('most', 1), ('least', 1)], 'extremes.onnx')\n\
+         save(masked + [node('ArgMax', ['y'], ['p'], axis=1, keepdims=0),\n\
+         \x20    node('ArgMin', ['n'], ['q'], axis=1, keepdims=0, select_last_index=1),\n\
+         \x20    node('Gather', ['table', 'p'], ['first']), node('Gather', ['table', 'q'], ['last'])],\n\
+         \x20    [('first', 1), ('last', 1)], 'places.onnx')\n\
+         save([node('MatMul', ['x', 'table'], ['y']), node('Gather', ['x', 'at'], ['z'], axis=1)],\n\
+         \x20    [('y', 1), ('z', 1)], 'outside.onnx')\n";
+    let mut python = Command::new(root().join(".venv/bin/python"));
+    let done = python.arg("-c").arg(script).current_dir(bench.path("")).output();
+    if !done.is_ok_and(|done| done.status.success()) {
+        return skip("there is no Python with `onnx`");
+    }
+    for file in ["extremes.onnx", "places.onnx"] {
+        right(&bench, &format!("--modelsource onnx --modelname {file} --threads 1"));
+    }
+    let outside = "model run --modelsource onnx --modelname outside.onnx --input at=at.npy --threads 1";
+    let ran = run(bench.opcollect(outside)).expect(2);
+    assert!(ran.stderr.contains("the index 16 is outside of a dimension of 16"), "{ran}");
+}
+
 /// Sums and maxima of empty tensors are constant, and no call computes them.
 #[test]
 fn outputs_without_operators_are_correct_and_have_no_time() {

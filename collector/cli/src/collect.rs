@@ -54,9 +54,9 @@ pub struct Collect {
     /// the part that a Slurm job array or a Kubernetes indexed job assigns to this process.
     #[arg(long, value_name = "I/N", help_heading = "Data")]
     pub shard: Option<String>,
-    /// Finally push records to a folder or to PostgreSQL
+    /// Finally push records to a folder, a bucket or PostgreSQL
     ///
-    /// Addresses: `file:///folder` or `postgres://user@host/database`. If an address is unreachable, a warning is
+    /// Addresses: `file:///folder`, `s3://bucket/prefix` or `postgres://user@host/database`. If an address is unreachable, a warning is
     /// printed, and the store keeps all records for a later push.
     #[arg(long, value_name = "ADDRESS", help_heading = "Data")]
     pub sink: Option<String>,

@@ -22,7 +22,7 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOnNight {
-    /// Slower tasks, and tasks that no longer have a time
+    /// Slower tasks, and tasks that fail now but had a time
     Regression,
 }
 

@@ -87,7 +87,8 @@ impl fmt::Display for Warning {
             Warning::FirstRunSlow { ratio } => write!(out, "the first run took {ratio:.1} times the median")?,
             Warning::Noisy { half_width, wanted } => {
                 let (half_width, wanted) = (half_width * 100.0, wanted * 100.0);
-                write!(out, "the uncertainty of the median is {half_width:.1} % instead of {wanted:.1} %")?;
+                let digits = if wanted < 0.1 { 4 } else { 1 };
+                write!(out, "the uncertainty of the median is {half_width:.digits$} % instead of {wanted:.digits$} %")?;
             }
             Warning::FewSamples { n, wanted } => write!(out, "{n} samples instead of {wanted}: single runs are long")?,
             Warning::Drifting { change } => {

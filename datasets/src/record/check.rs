@@ -55,6 +55,10 @@ impl Record {
         check_rule(min <= median, "min_ns", "the minimum is above the median")?;
         check_rule(median <= p95, "p95_ns", "the 95th percentile is below the median")?;
         check_rule(mean >= min * (1.0 - ROUNDING), "mean_ns", "the mean is below the minimum")?;
+        let is_below = self.median_low_ns.is_none_or(|low| low <= median);
+        check_rule(is_below, "median_low_ns", "the interval's low end is above the median")?;
+        let is_above = self.median_high_ns.is_none_or(|high| high >= median);
+        check_rule(is_above, "median_high_ns", "the interval's high end is below the median")?;
         let kept = self.samples_ns.len() as u64 <= self.n as u64;
         check_rule(kept, "samples_ns", "the record has more samples than `n`")
     }
@@ -89,8 +93,8 @@ fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
     let wrong = |problem: &str, hint: &str| Err(RowError::new(problem).with_hint(hint));
     match cell {
         Cell::Float(value) if !value.is_finite() => wrong("the value is NaN or infinite", "leave the column empty"),
-        Cell::Float(value) if value < 0.0 && column.unit != "value" => wrong("the value is negative", "check the sum"),
-        Cell::Integer(value) if value < 0 && column.unit != "number" => wrong("the value is negative", "check the sum"),
+        Cell::Float(value) if value < 0.0 && column.unit != "value" => Err(RowError::new("the value is negative")),
+        Cell::Integer(value) if value < 0 && column.unit != "number" => Err(RowError::new("the value is negative")),
         Cell::List(values) if values.iter().any(|value| !value.is_finite() || *value < 0.0) => {
             wrong("a value of the list is negative, NaN or infinite", "drop the sample and add a warning to `warnings`")
         }

@@ -37,6 +37,28 @@ fn to_size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
+/// Describes the first index operand that is outside of its dimension.
+pub(super) fn find_outside(op: &Op, inputs: &[&Array]) -> Option<String> {
+    // For an index operand of tuples, the dimensions that the numbers of a tuple refer to.
+    let (indices, extents): (&Array, &[usize]) = match op {
+        Op::Gather(Gather { axis })
+        | Op::GatherElements(GatherElements { axis })
+        | Op::ScatterElements(ScatterElements { axis, .. }) => {
+            (inputs[1], std::slice::from_ref(&inputs[0].extents[to_size(*axis)]))
+        }
+        Op::GatherNd(GatherNd { batch }) => (inputs[1], &inputs[0].extents[to_size(*batch)..]),
+        Op::ScatterNd(_) => (inputs[1], &inputs[0].extents),
+        _ => return None,
+    };
+    let is_tuple = matches!(op, Op::GatherNd(_) | Op::ScatterNd(_));
+    let looked_up = if is_tuple { indices.extents.last().copied().unwrap_or(1).max(1) } else { 1 };
+    let outside = indices.data.iter().zip(extents[..looked_up].iter().cycle()).find(|(index, extent)| {
+        let extent = **extent as f64;
+        !(-extent..extent).contains(*index)
+    });
+    outside.map(|(index, extent)| format!("the index {index} is outside of a dimension of {extent}"))
+}
+
 pub(super) fn compute_indexing(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {

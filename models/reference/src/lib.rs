@@ -83,6 +83,9 @@ pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: 
     }
     for node in &graph.nodes {
         let operands: Vec<&Array> = node.inputs.iter().map(|id| made_value(&values, *id)).collect();
+        if let Some(reason) = index::find_outside(&node.op, &operands) {
+            return Err(Error::Graph { graph: graph.name.clone(), place: node.origin.source_op.clone(), reason });
+        }
         let output = node.outputs[0].0 as usize;
         let result = apply_operator(&node.op, &operands, &graph.values[output].ty)?;
         values[output] = Some(result);

@@ -49,6 +49,9 @@ enum State {
     InObject,
     /// Inside a list of records; true if the list is a member of an object.
     InList(bool),
+    /// After the end of the outermost value.
+    Closed,
+    /// After the last frame.
     After,
 }
 
@@ -125,7 +128,7 @@ impl<R: Read> Frames<R> {
     fn find_frame(&mut self) -> std::io::Result<Option<FrameRange>> {
         loop {
             match (self.state, self.peek_byte()?) {
-                (State::After, _) | (State::Before, None) => return Ok(None),
+                (State::After, _) | (State::Before | State::Closed, None) => return Ok(None),
                 // A bare list may lack its end, an object may not.
                 (State::InList(false), None) => {
                     self.state = State::After;
@@ -134,10 +137,10 @@ impl<R: Read> Frames<R> {
                 (_, None) => return Ok(Some(self.end_early())),
                 (State::Before, Some(b'[')) => self.enter_state(State::InList(false)),
                 (State::Before, Some(b'{')) => self.enter_state(State::InObject),
-                (State::Before, Some(_)) => return Ok(Some(self.end_early())),
+                (State::Before | State::Closed, Some(_)) => return Ok(Some(self.end_early())),
                 (State::InList(_) | State::InObject, Some(b',')) => self.consume_bytes(1),
                 (State::InList(is_member), Some(b']')) => {
-                    self.enter_state(if is_member { State::InObject } else { State::After })
+                    self.enter_state(if is_member { State::InObject } else { State::Closed })
                 }
                 (State::InList(_), Some(_)) => return self.scan_record().map(Some),
                 (State::InObject, Some(b'"')) => {
@@ -145,7 +148,7 @@ impl<R: Read> Frames<R> {
                         return Ok(Some(found));
                     }
                 }
-                (State::InObject, Some(b'}')) => self.enter_state(State::After),
+                (State::InObject, Some(b'}')) => self.enter_state(State::Closed),
                 (State::InObject, Some(_)) => self.consume_bytes(1),
             }
         }
@@ -328,6 +331,10 @@ mod tests {
             // A list may lack its end, as in Chrome's traces; an object may not.
             ("[{},{}", vec!["{}", "{}"]),
             ("[{},{\"a\":", vec!["{}", "cut"]),
+            // Text after the end of the document is not ignored.
+            ("[{}] \n", vec!["{}"]),
+            ("[{}] x{{", vec!["{}", "cut"]),
+            (r#"{"a": 1}{"a": 2}"#, vec!["a=1", "cut"]),
             ("{\"events\":[{}", vec!["{}", "cut"]),
             ("", vec![]),
             ("  ", vec![]),

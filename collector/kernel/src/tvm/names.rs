@@ -112,6 +112,7 @@ names! {
     REVERSE_COMPUTE_AT = "s_tir.schedule.ScheduleReverseComputeAt", 5, Builder;
     COMPUTE_INLINE = "s_tir.schedule.ScheduleComputeInline", 2, Builder;
     DECOMPOSE_REDUCTION = "s_tir.schedule.ScheduleDecomposeReduction", 3, Builder;
+    REGISTER_REDUCER = "s_tir.schedule.RegisterReducer", 3, Builder;
     FACTOR_REDUCTION = "s_tir.schedule.ScheduleRFactor", 3, Builder;
     ANNOTATE = "s_tir.schedule.ScheduleAnnotate", 4, Builder;
     BIND = "s_tir.schedule.ScheduleBind", 3, Builder;
