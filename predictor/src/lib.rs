@@ -22,6 +22,7 @@ pub mod published;
 pub mod queries;
 mod schedule_list;
 pub mod serve;
+pub mod servers;
 pub mod this_host;
 
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use learn::host_translation::HostTranslation;
 use learn::predictor::{About, Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
 use learn::{Fitted, Learner, adaptation};
+use predictor::answers::rank_schedules;
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::knee::KneeOptions;
 use predictor::queries::{Setting, ThreadsOrigin};
@@ -13,7 +14,9 @@ use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
 use samples::features::{Device, View, Work};
 use samples::{Network, Samples};
+use serde_json::json;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::LazyLock;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
@@ -139,6 +142,27 @@ fn whoever_asks_gets_the_times_of_this_host() {
     let at_most = Setting { threads: Some(2.0), extrapolate: true, ..there };
     let ratio = knee.expect("a curve").curve[1].time_ns / single(&at_most).prediction.time_ns;
     assert!((ratio - 2.0).abs() < 1e-6, "{ratio}");
+}
+
+#[test]
+fn ranked_schedules_have_the_times_of_this_host() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/cpu.opp");
+    let mut predictor = bundle::read_bundle(&file).expect("the shipped predictor");
+    let folder = tempfile::tempdir().expect("a folder");
+    let space = folder.path().join("space.json");
+    let knobs = json!({
+        "block": 64, "layout": "blocked", "outer": "channels", "parallel": 3, "pool": "yes", "split_r": 8, "tile_c": 1,
+        "tile_x": 4, "tile_y": 1, "unroll": 1, "vectorize": "yes",
+    });
+    let op = "dense:m=64,n=64,k=64";
+    let text = queries::parse_operator(op, None).expect("an operator").text;
+    std::fs::write(&space, json!([{ "text": text, "sample": [knobs] }]).to_string()).expect("a file");
+    let setting = Setting { threads: Some(1.0), ..Setting::default() };
+    let time_ns =
+        |predictor: &Predictor| rank_schedules(predictor, &space, op, &setting, 1).expect("a ranking").best[0].time_ns;
+    let there_ns = time_ns(&predictor);
+    predictor.this_host = Some(HostTranslation { cpus: 2, common_factor: 2.0, ..HostTranslation::default() });
+    assert!((time_ns(&predictor) / there_ns - 2.0).abs() < 1e-6);
 }
 
 #[test]

@@ -222,6 +222,8 @@ fn bad_requests_are_refused_and_do_no_harm() {
     refused(post(address, &parts.to_string()), 422, "invalid number of threads 1.5: use a whole number");
     let many = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "threads": 1e300 });
     refused(post(address, &many.to_string()), 422, ": use a whole number from 1 to 4096");
+    let batch = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "batch": 4 });
+    refused(post(address, &batch.to_string()), 422, "`batch` applies to `model`");
     let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
     refused(post(address, &knobs.to_string()), 422, "its knobs are unknown");
     refused(post(address, &json!({ "operators": vec!["soft"; 1001] }).to_string()), 422, "more than 1000");

@@ -183,6 +183,8 @@ fn drift_reports_slower_lines() {
             std_ns: scaled(record.std_ns),
             samples_ns: record.samples_ns.iter().map(|ns| factor * ns).collect(),
             median_interval_ns: scaled(record.median_interval_ns),
+            median_low_ns: scaled(record.median_low_ns),
+            median_high_ns: scaled(record.median_high_ns),
             started_at_us: record.started_at_us + 86_400_000_000,
             tvm_version: Some("9.9".to_owned()),
             ..record.clone()

@@ -53,6 +53,7 @@ fn stranger(bench: &Bench, name: &str, schedule: &Value) -> Record {
         schedule_hash: Some("0".repeat(32)),
         median_ns: fast.median_ns.map(|ns| ns / 1000.0),
         min_ns: fast.min_ns.map(|ns| ns / 1000.0),
+        median_low_ns: fast.median_low_ns.map(|ns| ns / 1000.0),
         samples_ns: fast.samples_ns.iter().map(|ns| ns / 1000.0).collect(),
         ..fast
     };

@@ -85,6 +85,8 @@ fn of_older_version(record: Record) -> Record {
         min_ns: halved(record.min_ns),
         p95_ns: halved(record.p95_ns),
         median_interval_ns: halved(record.median_interval_ns),
+        median_low_ns: halved(record.median_low_ns),
+        median_high_ns: halved(record.median_high_ns),
         ..record
     };
     Record { key: older.experiment_key(), ..older }

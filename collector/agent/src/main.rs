@@ -163,7 +163,7 @@ fn parse_options(words: &[&str]) -> Result<Options, String> {
                 }
                 found.clone_into(&mut options.key);
             }
-            "--secret-file" => options.secret = Some(read_secret(value()?)?),
+            "--secret-file" => options.secret = Some(remote::handshake::read_secret(Path::new(value()?))?),
             "--tracker" => options.tracker = Some(value()?.parse()?),
             "--session-seconds" => {
                 let found = value()?;
@@ -186,16 +186,6 @@ fn parse_options(words: &[&str]) -> Result<Options, String> {
         return Err("`--tracker` needs `--key KEY`: trackers identify devices by their keys".to_owned());
     }
     Ok(options)
-}
-
-/// Reads the secret from a file, since command lines are readable by all users.
-fn read_secret(path: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
-    let secret = text.trim();
-    if secret.is_empty() || secret.contains([' ', '#', '\n']) {
-        return Err(format!("`{path}` must contain one word without `#`"));
-    }
-    Ok(secret.to_owned())
 }
 
 /// Returns half of the available memory in bytes, with a lower limit.

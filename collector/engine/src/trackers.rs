@@ -139,9 +139,7 @@ fn settled_devices(tracker: &Address, key: &str, expected: usize, until: Instant
 
 /// Reads the secret in a file.
 pub fn read_secret(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path);
-    text.map(|text| text.trim().to_owned())
-        .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
+    remote::handshake::read_secret(path).map_err(Failure::usage)
 }
 
 /// Converts the error of an unusable device to a failure with a hint.
@@ -154,5 +152,25 @@ pub fn device_failure(error: RemoteError) -> Failure {
     match hint {
         Some(hint) => failure.with_hint(hint),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_one_word() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let read = |text: &str| {
+            let file = folder.path().join("secret");
+            std::fs::write(&file, text).expect("a file");
+            read_secret(&file)
+        };
+        assert_eq!(read(" word\n").expect("a secret"), "word");
+        for wrong in ["", "\n", "two words", "one#", "two\nlines"] {
+            let refused = read(wrong).expect_err(wrong);
+            assert!(refused.message().ends_with("must contain one word without `#`"), "{refused:?}");
+        }
     }
 }

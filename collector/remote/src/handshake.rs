@@ -2,6 +2,7 @@
 
 use crate::error::GREETING_SERVER;
 use crate::{Address, RemoteError, Waiting, connect_within};
+use std::path::Path;
 use std::time::Duration;
 
 pub const MAGIC: i32 = 0x000f_f271;
@@ -20,6 +21,17 @@ impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key({}, timeout {:?})", self.name, self.timeout)
     }
+}
+
+/// Reads the secret of a key from a file, since command lines are readable by all users.
+pub fn read_secret(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+    let secret = text.trim();
+    if secret.is_empty() || secret.contains([' ', '#', '\n']) {
+        return Err(format!("`{}` must contain one word without `#`", path.display()));
+    }
+    Ok(secret.to_owned())
 }
 
 impl Key {

@@ -90,6 +90,8 @@ fn make_ok(record: &mut Record) {
     times.sort_by(f64::total_cmp);
     [record.min_ns, record.median_ns, record.p95_ns] = times.map(Some);
     record.mean_ns = Some(record.mean_ns.unwrap_or(2.5).max(times[0]));
+    record.median_low_ns = record.median_low_ns.map(|low| low.min(times[1]));
+    record.median_high_ns = record.median_high_ns.map(|high| high.max(times[1]));
     record.n = if record.samples_ns.is_empty() { record.n.max(1) } else { record.samples_ns.len() as i64 };
 }
 

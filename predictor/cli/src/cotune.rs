@@ -26,7 +26,7 @@ pub struct CotuneArguments {
     /// Operator such as `matmul:m=512,n=512,k=512`; two to four
     #[arg(long, value_name = "TEXT", required = true)]
     pub op: Vec<String>,
-    /// Store with records of the operators' schedules on up to --threads threads
+    /// Store with records of the operators on up to --threads threads
     #[arg(long, alias = "store", value_name = "DIR")]
     pub data: PathBuf,
     /// Class of hosts, if the store has several

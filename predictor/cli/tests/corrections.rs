@@ -126,7 +126,8 @@ fn a_new_device_is_corrected_by_the_suggested_kernels() {
     // Nanoseconds in a column of microseconds.
     let table = std::fs::read_to_string(folder.join("own.csv")).expect("a table");
     for (factor, expected) in [
-        (1000.0, "times the predicted time in the median; check the sizes and the unit"),
+        (1000.0, "times the roofline; check the sizes and the unit"),
+        (100.0, "times the predicted time in the median; check the sizes and the unit"),
         (0.001, "check the sizes and the unit"),
     ] {
         // A row without a number is the header.

@@ -206,6 +206,8 @@ fn keys_that_describe_another_model_are_refused() {
         (json!({ "num_attention_groups": 1 }), "`num_attention_groups` is 1: attention layers of this form"),
         (json!({ "swa_head_dim": 192 }), "`swa_head_dim` is 192: layers with heads of different sizes"),
         (json!({ "total_ut_steps": 4 }), "`total_ut_steps` is 4: layers that are computed repeatedly"),
+        (json!({ "is_encoder_decoder": true }), "`is_encoder_decoder` is true: encoders with cross-attention"),
+        (json!({ "intermediate_size": [64, 64] }), "`intermediate_size` has 2 entries, but the model has 12 layers"),
         (json!({ "num_moe_experts": 64 }), unknown),
         (json!({ "expert_num": 64 }), unknown),
         (json!({ "head_dim": 192, "v_head_dim": 128 }), "`v_head_dim` is 128, but `head_dim` is 192"),
@@ -214,6 +216,7 @@ fn keys_that_describe_another_model_are_refused() {
         assert!(error.contains(reason), "{fields}: {error}");
     }
     for fields in [
+        json!({ "is_encoder_decoder": false, "intermediate_size": vec![64; 12] }),
         json!({ "residual_moe": false, "global_head_dim": null, "num_kv_shared_layers": 0, "moe_layers_enum": "" }),
         json!({ "num_expert_group": 8, "experts_per_token": 4, "moe_router_topk_scaling_factor": 2.5 }),
         json!({ "num_moe_experts": 0, "moe_num_experts": 1, "num_experts_per_tok": 1, "moe_layer_num_skipped": 0 }),

@@ -154,6 +154,11 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
             NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1, options: None }
                 .distinct_operators()?
         }
+        None if request.batch.is_some() => {
+            return Err(Error::Query(
+                "`batch` applies to `model`; the text of an operator contains its sizes".to_owned(),
+            ));
+        }
         None => Vec::new(),
     };
     if operators.is_empty() && of_model.is_empty() {
@@ -168,7 +173,7 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
     for (name, value) in &request.knobs {
         let cell = match (value.as_f64(), value.as_str()) {
             (Some(number), _) => Cell::Number(number),
-            (None, Some(word)) => Cell::Word(word.to_owned()),
+            (None, Some(word)) => word.parse().map_or_else(|_| Cell::Word(word.to_owned()), Cell::Number),
             (None, None) => return Err(Error::Query(format!("the knob `{name}` is neither a number nor a word"))),
         };
         setting.set_extra(&format!("knob.{name}"), &cell);

@@ -22,6 +22,7 @@ pub(crate) use contraction::column_of;
 use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
+use crate::tvm::reducers;
 pub(crate) use attention::MASK_BLOCK;
 use job::Packing;
 use job::space::{ByTaps, Layout, Schedule};
@@ -199,6 +200,7 @@ impl Writer {
 }
 
 pub fn lower_task(task: &Task, form: Form) -> Result<Lowered> {
+    reducers::register_reducers()?;
     let flat = if form.is_flat { flatten_task(task) } else { None };
     let own = flat.as_ref().map_or(task, |flat| &flat.task);
     // TVM's loop partitioning at row ends (where windows reach into the padding) and at last tiles needs 32-bit

@@ -3,7 +3,6 @@
 
 use super::call::{TvmError, Value, call};
 use super::names::{self, Name};
-use super::reducers::register_reducers;
 use models::DType;
 use std::cell::Cell;
 
@@ -237,9 +236,6 @@ impl Tensor {
 
 /// Builds a reduction over `axes`, which must be the whole expression of an element.
 pub fn reduce_axes(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
-    if matches!(how, Reduction::Supremum | Reduction::Infimum) {
-        register_reducers()?;
-    }
     reduce_by(&how.identity(dtype)?, dtype, source, axes, |left, right| how.combine(left, right))
 }
 

@@ -25,7 +25,7 @@ pub mod network;
 pub mod object;
 mod opencl;
 pub mod pool;
-mod reducers;
+pub mod reducers;
 pub mod schedule;
 mod stack;
 pub mod stack_offset;

@@ -11,7 +11,7 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 type Result<T> = std::result::Result<T, TvmError>;
 
 /// Adds the maximum and the minimum of any numbers to TVM's list of reducers, once.
-pub(super) fn register_reducers() -> Result<()> {
+pub fn register_reducers() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {

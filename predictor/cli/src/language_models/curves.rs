@@ -1,49 +1,21 @@
 //! The command `oppredict knee` for language-model servers: times over batch size or context length.
 
-use super::ServerQuestion;
-use super::answers::{answer_warnings, kernel_times, predict_server};
+use super::answers::kernel_times;
 use super::texts::format_heading;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
-use predictor::{Error, Result};
+use predictor::Result;
+use predictor::servers::{ServerCurve, ServerQuestion, merge_warnings};
 use report::terminal::print_notes;
-use report::{Cell, Table, format_count, format_duration, format_number, number_column, text_column};
-use serde::Serialize;
+use report::{Cell, Table, format_duration, format_number, number_column, text_column};
 use serde_json::json;
-use serving::KernelTimes;
-use serving::server::{ServerAnswer, ServerWarning, WarningCause};
 use std::path::Path;
 
-const MAX_BATCH: u64 = 1024;
-const MAX_CONTEXT: u64 = 131_072;
-const LEAST_CONTEXT: u64 = 512;
-/// Minimum ratio of throughputs at which doubling the batch size is worthwhile.
-const LEAST_GAIN: f64 = 1.2;
-/// Ratio of the time per token to that at the shortest context, from which the context dominates.
-const LONGEST: f64 = 1.5;
 const NS: f64 = 1e9;
-
-#[derive(Clone, Debug, Serialize)]
-struct ServerPoint {
-    at: u64,
-    first_token_s: f64,
-    per_token_s: f64,
-    tokens_per_s_per_user: f64,
-    tokens_per_s_per_gpu: f64,
-    fits: bool,
-    #[serde(skip)]
-    warnings: Vec<ServerWarning>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct ServerCurve {
-    over: String,
-    knee: Option<u64>,
-    points: Vec<ServerPoint>,
-}
 
 pub fn print_knees(question: &ServerQuestion, over: &[&str], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
     let times = kernel_times(predictor)?;
-    let curves = over.iter().map(|name| compute_curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
+    let curves =
+        over.iter().map(|name| ServerCurve::compute_curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
     print_text(as_json, &format_heading(question))?;
     for curve in &curves {
         print_text(as_json, &describe_curve(curve))?;
@@ -59,95 +31,6 @@ pub fn print_knees(question: &ServerQuestion, over: &[&str], predictor: Option<&
     }
     let is_complete = curves.iter().all(|curve| curve.points.iter().any(|point| point.fits));
     Ok(if is_complete { DONE } else { DONE_WITH_LOSSES })
-}
-
-fn compute_curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Result<ServerCurve> {
-    let doubled =
-        |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
-    let places: Vec<u64> = match over {
-        "batch" => doubled(1, MAX_BATCH).collect(),
-        "context" => doubled(LEAST_CONTEXT, MAX_CONTEXT).collect(),
-        other => return Err(Error::unknown_name("quantity of a server's curve", other, ["batch", "context"])),
-    };
-    let mut points = Vec::new();
-    for at in places {
-        let mut load = question.load;
-        match over {
-            "batch" => load.concurrency = at,
-            _ => load.input_tokens = at,
-        }
-        let question = ServerQuestion { deployment: question.deployment.clone(), load };
-        let answer = predict_server(&question, times)?;
-        points.push(curve_point(at, &answer, answer_warnings(&question, &answer)));
-    }
-    let knee = if over == "batch" { batch_knee(&points) } else { context_knee(&points) };
-    Ok(ServerCurve { over: over.to_owned(), knee, points })
-}
-
-fn curve_point(at: u64, answer: &ServerAnswer, warnings: Vec<ServerWarning>) -> ServerPoint {
-    ServerPoint {
-        at,
-        first_token_s: answer.first_token.seconds,
-        per_token_s: answer.per_token.seconds,
-        tokens_per_s_per_user: answer.tokens_per_s_per_user,
-        tokens_per_s_per_gpu: answer.tokens_per_s_per_gpu,
-        fits: answer.memory.is_sufficient(),
-        warnings,
-    }
-}
-
-/// Returns the warnings of all curves, each cause once per curve. Points that do not fit in memory are marked in the
-/// table instead.
-fn merge_warnings(curves: &[ServerCurve]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for note in curves.iter().flat_map(curve_warnings) {
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
-    notes
-}
-
-fn curve_warnings(curve: &ServerCurve) -> Vec<String> {
-    let mut by_cause: Vec<Vec<(u64, &ServerWarning)>> = Vec::new();
-    for point in &curve.points {
-        for warning in point.warnings.iter().filter(|warning| warning.cause != WarningCause::Memory) {
-            match by_cause.iter_mut().find(|alike| alike[0].1.cause == warning.cause) {
-                Some(alike) => alike.push((point.at, warning)),
-                None => by_cause.push(vec![(point.at, warning)]),
-            }
-        }
-    }
-    by_cause.iter().map(|alike| describe_warnings(alike, curve)).collect()
-}
-
-/// Describes the warnings of one cause in the words of the first. Names its point, unless the same holds for all points.
-fn describe_warnings(alike: &[(u64, &ServerWarning)], curve: &ServerCurve) -> String {
-    let (at, first) = alike[0];
-    if alike.len() == curve.points.len() && alike.iter().all(|(_, warning)| *warning == first) {
-        return first.text.clone();
-    }
-    let others = match alike.len() - 1 {
-        0 => String::new(),
-        count => format!(" and {} of the curve", format_count(count, "other point")),
-    };
-    format!("at {} {at}{others}: {}", curve.over, first.text)
-}
-
-/// Returns the first batch size whose doubling does not fit in memory or increases the throughput too little.
-fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
-    let pays = |one: &ServerPoint, two: &ServerPoint| {
-        two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
-    };
-    let fitting = points.iter().take_while(|point| point.fits).count();
-    let knee = (0..fitting).find(|place| points.get(place + 1).is_some_and(|next| !pays(&points[*place], next)));
-    knee.map(|place| points[place].at)
-}
-
-/// Returns the first context length at which a token takes much longer than at the shortest context.
-fn context_knee(points: &[ServerPoint]) -> Option<u64> {
-    let first = points.first()?;
-    points.iter().find(|point| point.fits && point.per_token_s >= LONGEST * first.per_token_s).map(|point| point.at)
 }
 
 fn describe_curve(curve: &ServerCurve) -> String {
@@ -175,73 +58,5 @@ fn describe_curve(curve: &ServerCurve) -> String {
             remark.into(),
         ]);
     }
-    let meaning = match (curve.over.as_str(), curve.knee) {
-        (_, None) => "no knee among the points that fit in memory".to_owned(),
-        ("batch", Some(at)) => {
-            let least = 100.0 * (LEAST_GAIN - 1.0);
-            format!(
-                "from a batch of {at} on, doubling the batch gains less than {least:.0} % throughput or does not fit in memory"
-            )
-        }
-        (_, Some(at)) => {
-            let longer = 100.0 * (LONGEST - 1.0);
-            format!(
-                "from a context of {at} on, a token takes at least {longer:.0} % longer than at the shortest context"
-            )
-        }
-    };
-    format!("\n{}\n{meaning}", table.format_for(&stdout_paper()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn points(gains: &[(f64, f64, bool)]) -> Vec<ServerPoint> {
-        let point = |(place, (per_token_s, tokens_per_s_per_gpu, fits)): (usize, &(f64, f64, bool))| ServerPoint {
-            at: 1 << place,
-            first_token_s: 1.0,
-            per_token_s: *per_token_s,
-            tokens_per_s_per_user: 1.0,
-            tokens_per_s_per_gpu: *tokens_per_s_per_gpu,
-            fits: *fits,
-            warnings: Vec::new(),
-        };
-        gains.iter().enumerate().map(point).collect()
-    }
-
-    #[test]
-    fn knees_are_where_more_stops_to_pay() {
-        let flat = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.6, 20.0, true), (2.0, 21.0, true)]);
-        assert_eq!((batch_knee(&flat), context_knee(&flat)), (Some(2), Some(4)));
-        let full = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.0, 38.0, false)]);
-        assert_eq!((batch_knee(&full), context_knee(&full)), (Some(2), None));
-        assert_eq!(batch_knee(&points(&[(1.0, 1.0, false)])), None);
-    }
-
-    #[test]
-    fn each_cause_is_one_warning() {
-        let warning = |cause, text: &str| ServerWarning { cause, text: text.to_owned() };
-        let parts = || warning(WarningCause::UncountedParts, "no vision");
-        let mut points = points(&[(1.0, 1.0, true); 3]);
-        points[0].warnings = vec![parts()];
-        points[1].warnings = vec![warning(WarningCause::PerToken, "1 ms"), parts()];
-        points[2].warnings = vec![
-            warning(WarningCause::Memory, "does not fit"),
-            warning(WarningCause::PerToken, "2 ms"),
-            parts(),
-            warning(WarningCause::MaxTokens, "5 tokens"),
-        ];
-        let curve = |over: &str| ServerCurve { over: over.to_owned(), knee: None, points: points.clone() };
-        assert_eq!(
-            merge_warnings(&[curve("batch"), curve("context")]),
-            [
-                "no vision",
-                "at batch 2 and 1 other point of the curve: 1 ms",
-                "at batch 4: 5 tokens",
-                "at context 2 and 1 other point of the curve: 1 ms",
-                "at context 4: 5 tokens",
-            ]
-        );
-    }
+    format!("\n{}\n{}", table.format_for(&stdout_paper()), curve.describe_knee())
 }

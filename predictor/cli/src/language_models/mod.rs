@@ -11,12 +11,14 @@ pub use evaluation::{evaluate_servers, train_servers};
 
 use clap::Args;
 use models::Choice;
+use predictor::servers::ServerQuestion;
 use predictor::{Error, Result};
 use serving::architecture::Architecture;
 use serving::device::{self, GpuFacts};
 use serving::plan::{Formats, Parallelism};
 use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use serving::{Dtype, Scheme};
+use std::ops::RangeInclusive;
 
 /// Default number of prompt tokens.
 const INPUT_TOKENS: u64 = 1024;
@@ -49,17 +51,12 @@ pub struct ServerFlags {
     /// Tokens of each prompt [default: 1024]
     #[arg(long, visible_alias = "context", value_name = "N")]
     pub input_tokens: Option<u64>,
-    /// Tokens of each answer [default: 1024]
+    /// Tokens of each answer, at least 2 [default: 1024]
     #[arg(long, value_name = "N")]
     pub output_tokens: Option<u64>,
     /// Framework: vllm, sglang or trtllm [default: vllm]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
-}
-
-pub struct ServerQuestion {
-    pub deployment: Deployment,
-    pub load: ServerLoad,
 }
 
 impl ServerFlags {
@@ -98,9 +95,10 @@ impl ServerFlags {
             decode: pool,
         };
         let load = ServerLoad {
-            concurrency: check_bound("--batch", u64::try_from(batch).unwrap_or(0), 1 << 16)?,
-            input_tokens: check_bound("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
-            output_tokens: check_bound("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
+            concurrency: check_bound("--batch", u64::try_from(batch).unwrap_or(0), 1..=1 << 16)?,
+            input_tokens: check_bound("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1..=1 << 24)?,
+            // Answers of one token have no time per token.
+            output_tokens: check_bound("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 2..=1 << 24)?,
         };
         Ok(ServerQuestion { deployment, load })
     }
@@ -128,9 +126,9 @@ fn parse_choice<T: Choice>(what: &str, name: &str) -> Result<T> {
     T::from_name(name).ok_or_else(|| Error::unknown_name(what, name, T::ALL.iter().map(|one| one.name())))
 }
 
-fn check_bound(flag: &str, value: u64, most: u64) -> Result<u64> {
-    match (1..=most).contains(&value) {
+fn check_bound(flag: &str, value: u64, allowed: RangeInclusive<u64>) -> Result<u64> {
+    match allowed.contains(&value) {
         true => Ok(value),
-        false => Err(Error::Query(format!("{flag} must be from 1 to {most}"))),
+        false => Err(Error::Query(format!("{flag} must be from {} to {}", allowed.start(), allowed.end()))),
     }
 }

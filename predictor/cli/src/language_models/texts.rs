@@ -1,8 +1,8 @@
 //! Formats predictions for language-model servers as tables and sentences.
 
-use super::ServerQuestion;
 use crate::stdout_paper;
 use models::Choice;
+use predictor::servers::{ServerQuestion, format_gigabytes};
 use report::{
     Table, format_count, format_duration, format_number, format_percent, format_range, number_column, text_column,
 };
@@ -12,11 +12,6 @@ use serving::plan::CallWork;
 use serving::server::{Predicted, ServerAnswer, ServerSource, shipped_overheads};
 
 const NS: f64 = 1e9;
-
-/// Formats bytes in gigabytes of 10⁹, as data sheets do.
-pub fn format_gigabytes(bytes: f64) -> String {
-    format!("{} GB", format_number(bytes / 1e9))
-}
 
 /// Describes a model, its GPUs and its load in one line.
 pub fn format_heading(question: &ServerQuestion) -> String {

@@ -229,7 +229,7 @@ type Parsed<T> = std::result::Result<T, String>;
 /// Refuses sizes by layer whose number is not that of the layers.
 fn check_lists(text: &str) -> Parsed<()> {
     /// Words in the keys of sizes that `read_shared` reads.
-    const SIZES: [&str; 3] = ["intermediate_size", "expert", "moe_"];
+    const SIZES: [&str; 2] = ["intermediate_size", "expert"];
     fn check_object(config: &Map<String, Value>) -> Parsed<()> {
         let layers = config.get("num_hidden_layers").and_then(Value::as_u64);
         for (key, value) in config {
