@@ -117,13 +117,13 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
     };
+    let (network, graph) = arguments.network.load_network(model)?;
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
     print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
     if let (true, Ok(device)) = (arguments.device.is_empty(), this_host::learned_on(&predictor)) {
         print_notes("note", [format!("times are for `{device}`; `place` applies no calibration of this machine")]);
     }
-    let (network, graph) = arguments.network.load_network(model)?;
     let (table, edges) = times_of_network((&predictor, &file_label(&file)), &graph, &arguments.device)?;
     Ok((network, table, edges))
 }

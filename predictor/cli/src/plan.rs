@@ -102,8 +102,8 @@ impl PlanOfTimes {
 }
 
 fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
-    let known = read_times(&arguments.times, false)?;
     let (_, graph) = arguments.network.load_network(&arguments.model)?;
+    let known = read_times(&arguments.times, false)?;
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
     let found = known.plan_network(&graph, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();

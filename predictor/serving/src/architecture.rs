@@ -295,10 +295,10 @@ fn unknown_model(model: &str, own: &str) -> String {
     }
     let nearest =
         names::suggest_nearest(own, SHIPPED.iter().flat_map(|one| names::name_spellings(one.name, one.aliases)));
-    let hint = nearest.map_or_else(String::new, |nearest| format!("{nearest} "));
-    names::missing_file(model, hint.trim_end()).unwrap_or_else(|| {
+    let hint = nearest.as_deref().map_or_else(String::new, |nearest| format!("; {nearest}"));
+    names::missing_file(model, &nearest.unwrap_or_default()).unwrap_or_else(|| {
         let known = shipped_names().collect::<Vec<_>>().join(", ");
-        format!("unknown model; {hint}(known: {known}; or give a config.json)")
+        format!("unknown model{hint} (known: {known}; or give a config.json)")
     })
 }
 
