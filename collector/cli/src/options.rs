@@ -2,6 +2,7 @@
 
 use crate::pace::Pace;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use engine::campaign::TuneSettings;
 use engine::campaign::choices::ModelSource;
 use engine::campaign::settings::{ModelSettings, SweepSettings};
@@ -181,7 +182,7 @@ pub struct Sweep {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub counters: Vec<String>,
     /// Number of parallel builders [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = builder_count())]
     pub builders: Option<usize>,
 }
 
@@ -304,4 +305,9 @@ impl Sweep {
         let settings = SweepSettings { threads: threads.map(|count| vec![count]), seed, ..SweepSettings::default() };
         Sweep { settings, sampling: sampling.clone(), ..Sweep::default() }
     }
+}
+
+/// Parses a number of parallel builders.
+pub fn builder_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1024)
 }

@@ -1,7 +1,7 @@
 //! `replay`: builds and measures one record of a store, or saved candidates of TVM's tuner, again.
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
-use crate::options::ExclusiveUse;
+use crate::options::{ExclusiveUse, builder_count};
 use clap::{ArgGroup, Args};
 use engine::replay::{TraceReplayOptions, evaluator_method, format_table, replay_record, replay_traces};
 use engine::stores::DEFAULT_STORE;
@@ -33,7 +33,7 @@ pub struct Replay {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "key")]
     pub threads: usize,
     /// Number of parallel builders [default: one per CPU]
-    #[arg(long, value_name = "N", conflicts_with = "key")]
+    #[arg(long, value_name = "N", conflicts_with = "key", value_parser = builder_count())]
     pub builders: Option<usize>,
     /// Build nothing while a candidate runs
     #[arg(long, conflicts_with = "key")]

@@ -1,28 +1,13 @@
 //! Predictions for every row of a table of language-model kernels.
 
-use super::table::row_cells;
+use super::table::{RowAnswer, TableAnswers, row_cells};
 use crate::error::{Error, Result};
 use crate::kernels::{KernelAnswer, find_device, predict_kernel};
 use crate::queries::{self, Cell};
 use rayon::prelude::*;
 use samples::table::{Cells, Table};
-use serde::Serialize;
 use serving::{Kernel, Learned};
 use std::path::Path;
-
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelAnswers {
-    pub rows: Vec<KernelRow>,
-    pub refused: usize,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelRow {
-    pub operator: String,
-    pub answer: Option<KernelAnswer>,
-    /// Reason why the row was refused, or reasons to doubt its time.
-    pub reasons: String,
-}
 
 /// Device and power limit of rows that do not state a device.
 pub struct KernelDefaults<'a> {
@@ -45,7 +30,7 @@ pub fn answer_kernel_table(
     table: &Table,
     path: &Path,
     defaults: &KernelDefaults<'_>,
-) -> Result<KernelAnswers> {
+) -> Result<TableAnswers<KernelAnswer>> {
     let rows: Vec<(String, Result<KernelAnswer>)> = (0..table.rows)
         .into_par_iter()
         .map(|row| {
@@ -60,15 +45,11 @@ pub fn answer_kernel_table(
     {
         return Err(Error::table_error(path, format!("row 1: {error}")));
     }
-    let rows: Vec<KernelRow> = rows
-        .into_iter()
-        .map(|(operator, answer)| {
-            let reasons = answer.as_ref().map_or_else(Error::to_string, |answer| answer.warnings.join("; "));
-            KernelRow { operator, answer: answer.ok(), reasons }
-        })
-        .collect();
-    let refused = rows.iter().filter(|row| row.answer.is_none()).count();
-    Ok(KernelAnswers { rows, refused })
+    let row = |(operator, answer): (String, Result<KernelAnswer>)| {
+        let reasons = answer.as_ref().map_or_else(Error::to_string, |answer| answer.warnings.join("; "));
+        RowAnswer { operator, answer: answer.ok(), reasons }
+    };
+    Ok(TableAnswers::from_rows(rows.into_iter().map(row).collect()))
 }
 
 fn answer_row(

@@ -4,7 +4,7 @@ mod kernels;
 mod schedules;
 mod table;
 
-pub use kernels::{KernelAnswers, KernelDefaults, KernelRow, answer_kernel_table, lists_kernels};
+pub use kernels::{KernelDefaults, answer_kernel_table, lists_kernels};
 pub use schedules::{RankedSchedule, RankedSchedules, rank_schedules};
 pub use table::{RowAnswer, TableAnswers, answer_table};
 

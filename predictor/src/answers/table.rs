@@ -8,17 +8,24 @@ use serde::Serialize;
 use std::path::Path;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct TableAnswers {
-    pub rows: Vec<RowAnswer>,
+pub struct TableAnswers<A = Prediction> {
+    pub rows: Vec<RowAnswer<A>>,
     pub refused: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct RowAnswer {
+pub struct RowAnswer<A = Prediction> {
     pub operator: String,
-    pub answer: Option<Prediction>,
-    /// Reasons why the row was refused, or why its prediction is an extrapolation.
+    pub answer: Option<A>,
+    /// Reasons why the row was refused, or reasons to doubt its answer.
     pub reasons: String,
+}
+
+impl<A> TableAnswers<A> {
+    pub(super) fn from_rows(rows: Vec<RowAnswer<A>>) -> TableAnswers<A> {
+        let refused = rows.iter().filter(|row| row.answer.is_none()).count();
+        TableAnswers { rows, refused }
+    }
 }
 
 /// Predicts every row. `usual` is the setting of rows that do not specify one. Fails if no row is a query.
@@ -52,9 +59,7 @@ pub fn answer_table(
         let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
         RowAnswer { operator, answer: prediction.ok(), reasons }
     };
-    let rows: Vec<RowAnswer> = parsed.into_iter().map(answer).collect();
-    let refused = rows.iter().filter(|row| row.answer.is_none()).count();
-    Ok(TableAnswers { rows, refused })
+    Ok(TableAnswers::from_rows(parsed.into_iter().map(answer).collect()))
 }
 
 /// Returns the cells of a row with the names of their columns.

@@ -6,9 +6,7 @@ use crate::kernels::kernel_file;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_line};
 use learn::predictor::{Basis, Predictor};
 use predictor::Result;
-use predictor::answers::{
-    KernelAnswers, KernelDefaults, KernelRow, RowAnswer, TableAnswers, answer_kernel_table, answer_table,
-};
+use predictor::answers::{KernelDefaults, RowAnswer, TableAnswers, answer_kernel_table, answer_table};
 use predictor::kernels::{self, KernelAnswer};
 use report::terminal::print_notes;
 use samples::table::{Mapping, Table};
@@ -46,9 +44,10 @@ pub fn predict_kernel_table((table, path): (&Table, &Path), predict: &Predict) -
         true => print_json(&json!(answers))?,
         false => print_line(&format_kernel_csv(&answers))?,
     }
-    let KernelAnswers { rows, refused } = &answers;
-    let is_bound =
-        |row: &KernelRow| row.answer.as_ref().is_some_and(|answer| answer.answer.distance == Distance::Bound);
+    let TableAnswers { rows, refused } = &answers;
+    let is_bound = |row: &RowAnswer<KernelAnswer>| {
+        row.answer.as_ref().is_some_and(|answer| answer.answer.distance == Distance::Bound)
+    };
     Ok(exit_code(rows.len(), *refused, rows.iter().any(is_bound)))
 }
 
@@ -65,7 +64,7 @@ fn exit_code(rows: usize, refused: usize, has_bounds: bool) -> u8 {
     }
 }
 
-fn format_kernel_csv(answers: &KernelAnswers) -> String {
+fn format_kernel_csv(answers: &TableAnswers<KernelAnswer>) -> String {
     let mut text = "row,operator,device,time_ns,low_ns,high_ns,power_w,energy_j,source,reasons".to_owned();
     for (number, row) in (1..).zip(&answers.rows) {
         let numbers = row.answer.as_ref().map_or(",,,,,,".to_owned(), |row| {
