@@ -195,6 +195,7 @@ auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }
 template <class A, class B>
 auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }
 inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
+#define CUDART_INF_F __int_as_float(0x7f800000)
 inline double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
 template <class T>
 T __ldg(const T *place) { return *place; }

@@ -56,8 +56,8 @@ pub struct Collect {
     pub shard: Option<String>,
     /// Finally push records to a folder, a bucket or PostgreSQL
     ///
-    /// Addresses: `file:///folder`, `s3://bucket/prefix` or `postgres://user@host/database`. If an address is unreachable, a warning is
-    /// printed, and the store keeps all records for a later push.
+    /// Addresses: `file:///folder`, `s3://bucket/prefix` or `postgres://user@host/database`. If an address is
+    /// unreachable, a warning is printed, and the store keeps all records for a later push.
     #[arg(long, value_name = "ADDRESS", help_heading = "Data")]
     pub sink: Option<String>,
     /// Print one JSON document as the last line of stdout instead of a table

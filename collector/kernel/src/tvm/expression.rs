@@ -61,6 +61,7 @@ pub enum Reduction {
     Min,
     /// Maximum of any numbers, also of -∞ alone.
     Supremum,
+    /// Minimum of any numbers, also of ∞ alone.
     Infimum,
     Product,
 }

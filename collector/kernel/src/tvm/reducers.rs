@@ -15,9 +15,9 @@ pub fn register_reducers() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {
-            let least = |how, start| call!(names::REGISTER_REDUCER, 1i64, combiner(how), identity(start)).map(drop);
-            least(Reduction::Supremum, f64::NEG_INFINITY)?;
-            least(Reduction::Infimum, f64::INFINITY)
+            let register = |how, start| call!(names::REGISTER_REDUCER, 1i64, combiner(how), identity(start)).map(drop);
+            register(Reduction::Supremum, f64::NEG_INFINITY)?;
+            register(Reduction::Infimum, f64::INFINITY)
         })
         .clone()
 }
