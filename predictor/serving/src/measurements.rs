@@ -9,7 +9,7 @@ use crate::scheme::{Dtype, Scheme};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 use models::Choice;
 use samples::statistics::median;
-use samples::table::{self, Cells, Table};
+use samples::table::{self, Cells, MOST_OVER_BOUND, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,9 +20,6 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
-/// Median ratio of time to roofline above which the unit of the time is considered wrong. Library kernels reach a
-/// hundredth; units differ by a factor of a thousand.
-const MOST_OVER_ROOFLINE: f64 = 300.0;
 /// Smallest plausible ratio of a kernel's mean power to that of the next smaller and next larger kernel of the layer.
 /// Meters that read while the device idles show less, sometimes a third.
 const LEAST_OF_NEIGHBOURS: f64 = 0.75;
@@ -194,7 +191,7 @@ impl Measurements {
         }
         for ((device, dtype), mut ratios) in groups {
             let ratio = median(&mut ratios);
-            if ratio > MOST_OVER_ROOFLINE {
+            if ratio > MOST_OVER_BOUND {
                 let (device, rows) = (&self.devices[usize::from(device)].name, ratios.len());
                 return Err(format!(
                     "the median time of {rows} rows of {device} with {dtype} is {ratio:.0} times the roofline; check the sizes and the unit of the time"

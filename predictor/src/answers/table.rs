@@ -73,7 +73,7 @@ fn cell_value(cells: &Cells, row: usize) -> Cell {
         Cells::Numbers(numbers) => Cell::Number(numbers[row]),
         Cells::Words { words, codes } => match words[codes[row] as usize].as_str() {
             "" => Cell::Absent,
-            word => word.parse().map_or_else(|_| Cell::Word(word.to_owned()), Cell::Number),
+            word => Cell::from_text(word),
         },
     }
 }

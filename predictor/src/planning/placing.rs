@@ -1,6 +1,6 @@
 //! Places operators on devices, by predicted times of a network and the costs of transfers and energy.
 
-use super::tables::TimesTable;
+use super::tables::{TimesTable, repeated_device};
 use crate::devices::resolve_device;
 use crate::error::{Error, Result};
 use crate::queries::{self, Setting};
@@ -42,8 +42,8 @@ pub fn times_of_network(
             named.collect::<Result<_>>()?
         }
     };
-    if let Some(place) = (0..devices.len()).find(|place| devices[..*place].contains(&devices[*place])) {
-        return Err(Error::Query(format!("--device names `{}` twice", devices[place])));
+    if let Some(device) = repeated_device(&devices) {
+        return Err(Error::Query(format!("--device names `{device}` twice")));
     }
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify_graph(graph).map_err(refused)?;

@@ -31,6 +31,11 @@ pub fn read_table(path: &Path) -> Result<TimesTable> {
     Ok(TimesTable { source: format!("from {}", file_label(path)), ..table })
 }
 
+/// Returns the first device that the list names twice.
+pub(super) fn repeated_device(devices: &[String]) -> Option<&String> {
+    devices.iter().enumerate().find(|(place, device)| devices[..*place].contains(device)).map(|(_, device)| device)
+}
+
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -45,8 +50,8 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     if devices.is_empty() {
         return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
     }
-    if let Some(place) = (0..devices.len()).find(|place| devices[..*place].contains(&devices[*place])) {
-        return Err(format!("the first line names the device `{}` twice", devices[place]));
+    if let Some(device) = repeated_device(&devices) {
+        return Err(format!("the first line names the device `{device}` twice"));
     }
     if devices.iter().any(String::is_empty) {
         return Err("the first line has a device without a name".to_owned());

@@ -90,6 +90,13 @@ pub enum Cell {
     Word(String),
 }
 
+impl Cell {
+    /// Returns a number if the text is one, else a word.
+    pub fn from_text(text: &str) -> Cell {
+        text.parse().map_or_else(|_| Cell::Word(text.to_owned()), Cell::Number)
+    }
+}
+
 /// Parses a row with the columns `operator`, `device`, `threads` and `knob.NAME`, or with the columns of a mapping.
 /// Missing cells take the values of `usual`.
 pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
@@ -171,8 +178,7 @@ impl Setting {
             if knobs.iter().filter(is_same).count() > 1 {
                 return Err(Error::Query(format!("duplicate knob `{name}`")));
             }
-            let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
-            self.set_extra(&format!("knob.{name}"), &cell);
+            self.set_extra(&format!("knob.{name}"), &Cell::from_text(value));
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
     for (name, value) in &request.knobs {
         let cell = match (value.as_f64(), value.as_str()) {
             (Some(number), _) => Cell::Number(number),
-            (None, Some(word)) => word.parse().map_or_else(|_| Cell::Word(word.to_owned()), Cell::Number),
+            (None, Some(word)) => Cell::from_text(word),
             (None, None) => return Err(Error::Query(format!("the knob `{name}` is neither a number nor a word"))),
         };
         setting.set_extra(&format!("knob.{name}"), &cell);

@@ -9,6 +9,7 @@ mod repeats;
 
 pub use curves::{CurveMapping, ThreadCurve};
 pub use mapping::Mapping;
+pub use plausible::MOST_OVER_BOUND;
 pub use reading::read_samples;
 
 use crate::error::Result;

@@ -19,6 +19,9 @@ const DOUBTFUL: f64 = 0.001;
 /// Share of implausible rows per operator above which the mapping is rejected.
 const WRONG: f64 = 0.1;
 const FEWEST: usize = 100;
+/// Median ratio of time to bound above which the unit of the time is probably wrong. Slow code reaches a hundredth of
+/// the peak; units differ by a factor of a thousand.
+pub const MOST_OVER_BOUND: f64 = 300.0;
 /// Number of registers of a GPU thread, which limits the number of output elements that a thread can accumulate.
 const REGISTERS: f64 = 255.0;
 
@@ -82,8 +85,6 @@ impl PlausibleRows<'_> {
 
     /// Returns a warning about a table in which most times are far above the lower bound, which indicates a wrong unit.
     fn long_times_warning(&self) -> Option<String> {
-        /// Slow code reaches a hundredth of the peak. Units differ by a factor of a thousand.
-        const SLOWEST: f64 = 300.0;
         /// Time below which an operator mostly measures its launch.
         const WORK_NS: f64 = 10_000.0;
         let long = |row: usize| Some(self.attainable_ns(row)).filter(|bound_ns| *bound_ns >= WORK_NS);
@@ -94,7 +95,7 @@ impl PlausibleRows<'_> {
         }
         let ratio = median(&mut ratios);
         let (column, unit) = self.mapping.time_column();
-        (ratio > SLOWEST).then(|| {
+        (ratio > MOST_OVER_BOUND).then(|| {
             format!(
                 "`{}`: the median time is {ratio:.0} times the lower bound of its device; check that the unit of `{column}` is `{unit}`",
                 self.path.display()
