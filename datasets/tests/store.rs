@@ -169,6 +169,23 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
 }
 
 #[test]
+fn failed_attempts_are_counted_once() {
+    let (_folder, store) = new_store();
+    let start = measured(1).started_at_us;
+    let lost = |attempt| Record { attempt, started_at_us: start + attempt, ..failed(1) };
+    let kept = |attempt| Record { attempt, started_at_us: start + attempt, ..measured(1) };
+    write(&store, &[kept(1), lost(2), kept(3), lost(4)]);
+    write(&store, &[lost(2)]);
+    let mut keys = store.read_keys().unwrap();
+    let key = measured(1).key;
+    assert_eq!((keys.known_outcome(key), keys.attempts(key), keys.failed_attempts(key)), (Some(Outcome::Ok), 4, 2));
+    keys.insert(measured(2).key, Outcome::Crashed);
+    keys.insert(measured(2).key, Outcome::Crashed);
+    assert_eq!(keys.failed_attempts(measured(2).key), 2);
+    assert_eq!(keys.failed_attempts(measured(3).key), 0);
+}
+
+#[test]
 fn an_experiment_may_have_any_number_of_attempts() {
     let (_folder, store) = new_store();
     let start = measured(1).started_at_us;

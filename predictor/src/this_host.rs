@@ -244,7 +244,12 @@ impl Calibration {
 
 /// Returns the device of the training data; fails if there are several.
 pub fn learned_on(predictor: &Predictor) -> Result<String> {
-    queries::find_device(predictor, &Setting::default()).map(str::to_owned)
+    queries::find_device(predictor, &Setting::default()).map(str::to_owned).map_err(|_| {
+        let devices: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
+        let problem =
+            "this machine can be calibrated only for a predictor of one machine, a CPU; this one was trained on";
+        Error::Query(format!("{problem} {}", devices.join(", ")))
+    })
 }
 
 /// Returns the sentinels that the predictor was trained on, with their times over all rounds.

@@ -92,8 +92,8 @@ fn what_a_store_knows_is_told() {
     let (status, all) = ask(r#"{"host": "one", "task": "a", "all_versions": true}"#);
     let told = (&all["tasks"][0]["median_ns"], &all["tasks"][0]["tvm_version"], &all["left_out"]);
     assert_eq!((status, told), (200, (&json!(3.0), &json!("1"), &json!(0))), "{all}");
-    for wrong in [r#"{"host": "none"}"#, r#"{"hots": "one"}"#, "x"] {
-        assert_eq!(ask(wrong).0, 422, "{wrong}");
+    for (wrong, status) in [(r#"{"host": "none"}"#, 422), (r#"{"hots": "one"}"#, 400), ("x", 400)] {
+        assert_eq!(ask(wrong).0, status, "{wrong}");
     }
 }
 

@@ -33,7 +33,7 @@ fn anywhere(bench: &Bench, text: &str) -> String {
     let programs = program("opcollect").with_file_name("").display().to_string();
     let cpus = std::thread::available_parallelism().expect("the system tells the CPUs");
     let text = text.replace(&bench.path("").display().to_string(), "DIR/").replace(&programs, "PROGRAMS/");
-    text.replace(&format!("1 to {cpus} on this machine"), "1 to N on this machine")
+    text.replace(&format!("1 to {cpus} on the CPUs"), "1 to N on the CPUs")
 }
 
 fn listing(bench: &Bench) -> Vec<(String, Vec<u8>)> {
@@ -205,13 +205,13 @@ fn settings_out_of_range() {
     check_mlp(
         "--threads 0",
         expect![[r#"
-            error: `threads` is 0; allowed are 1 to N on this machine
+            error: `threads` is 0; allowed are 1 to N on the CPUs that this process may use
         "#]],
     );
     check_mlp(
         "--threads 100000",
         expect![[r#"
-        error: `threads` is 100000; allowed are 1 to N on this machine
+        error: `threads` is 100000; allowed are 1 to N on the CPUs that this process may use
     "#]],
     );
     check_mlp(

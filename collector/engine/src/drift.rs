@@ -366,17 +366,7 @@ impl<'a> StorePart<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observer::{Progress, StoreStatus};
-
-    struct Silent;
-
-    impl Observer for Silent {
-        fn receive_notes(&self, _notes: &[String]) {}
-
-        fn begin_progress(&self, _attempts: usize, _store: Option<StoreStatus>) -> Box<dyn Progress> {
-            unreachable!("nothing is measured")
-        }
-    }
+    use crate::observer::SilentObserver;
 
     #[test]
     fn titles_name_stores_and_nights_as_they_were_parsed() {
@@ -385,7 +375,7 @@ mod tests {
         for name in ["store", "other/store", "home@lab", "all@night=late"] {
             Store::create(Path::new(&path(name))).expect("a store");
         }
-        let part = |name: &str| StorePart::parse(&path(name), &Silent).expect("a part");
+        let part = |name: &str| StorePart::parse(&path(name), &SilentObserver).expect("a part");
         let title = |before: &str, after: &str| page_title(&part(before), Some(&part(after)));
         assert_eq!(title("store@night=one", "store@night=two"), "Drift of store from one to two");
         assert_eq!(title("store@night=one", "store/@night=two"), "Drift of store from one to two");

@@ -59,10 +59,16 @@ impl<'a> Ledger<'a> {
     pub fn tries_left(&self, key: Key, times: i64) -> i64 {
         match self.keys.known_outcome(key) {
             _ if self.repeat.again => 1,
-            Some(Outcome::Ok) => (times - self.keys.attempts(key)).max(self.lacks_counters(key).into()),
+            Some(Outcome::Ok) => (times - self.visits_made(key)).max(self.lacks_counters(key).into()),
             Some(_) if self.is_known(key) => 0,
             _ => times,
         }
+    }
+
+    /// Returns the number of visits (repetitions) of an experiment with a time. Failed ones count after all retries only.
+    fn visits_made(&self, key: Key) -> i64 {
+        let (attempts, failed) = (self.keys.attempts(key), self.keys.failed_attempts(key));
+        if failed > self.repeat.retry_faults { attempts } else { attempts - failed }
     }
 
     /// Returns the number of visits (repetitions in fresh processes) left for an experiment that needs `visits`.
@@ -84,7 +90,7 @@ impl<'a> Ledger<'a> {
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
-                ledger.keys.attempts(visit.key) > i64::from(visit.number)
+                ledger.visits_made(visit.key) > i64::from(visit.number)
             }
             _ => ledger.is_known(visit.key),
         })
@@ -159,5 +165,31 @@ fn journal_origin(host: &str) -> Origin {
         host: host.to_owned(),
         program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
         command: own_command(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::SilentObserver;
+
+    #[test]
+    fn a_lost_visit_is_made_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::create(folder.path()).expect("a store");
+        let repeat =
+            |retry_faults| Repeat { again: false, agreed: HashSet::new(), retry_faults, only: None, counters: None };
+        let left = |outcomes: &[Outcome], retry_faults| {
+            let (key, repeat) = (Key([1; 16]), repeat(retry_faults));
+            let mut ledger = Ledger::open(&store, &repeat, &SilentObserver).expect("a ledger");
+            outcomes.iter().for_each(|outcome| ledger.keys.insert(key, *outcome));
+            ledger.visits_left(key, 3)
+        };
+        use Outcome::{Crashed, Ok, TimedOut};
+        assert_eq!(left(&[Ok], 2), 2);
+        assert_eq!((left(&[Ok, Crashed], 2), left(&[Ok, Crashed], 0)), (2, 1));
+        assert_eq!(left(&[Ok, TimedOut, Ok, Ok], 2), 0);
+        assert_eq!(left(&[Ok, TimedOut, TimedOut, TimedOut], 2), 0, "retries end");
+        assert_eq!((left(&[Crashed; 2], 2), left(&[Crashed; 3], 2)), (3, 0));
     }
 }

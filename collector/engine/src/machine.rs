@@ -318,11 +318,11 @@ mod tests {
     #[test]
     fn a_run_takes_the_first_cpus_within_the_limit() {
         let taken =
-            |threads| select_cpus(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
+            |threads| select_cpus(threads, &[0, 2, 1, 3], "the board").map_err(|error| error.message().to_owned());
         assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
         assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
         for threads in [0, 5, usize::MAX] {
-            let why = format!("`--threads` is {threads}; allowed are 1 to 4 on this machine");
+            let why = format!("`--threads` is {threads}; allowed are 1 to 4 on the board");
             assert_eq!(taken(Some(threads)), Err(why));
         }
     }

@@ -20,6 +20,19 @@ pub trait Observer {
     fn begin_progress(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn Progress>;
 }
 
+/// An observer for tests that measure nothing.
+#[cfg(test)]
+pub(crate) struct SilentObserver;
+
+#[cfg(test)]
+impl Observer for SilentObserver {
+    fn receive_notes(&self, _notes: &[String]) {}
+
+    fn begin_progress(&self, _attempts: usize, _store: Option<StoreStatus>) -> Box<dyn Progress> {
+        unreachable!("nothing is measured")
+    }
+}
+
 /// Progress display during one pass over attempts.
 pub trait Progress {
     /// Updates the display by an event of the campaign.

@@ -76,7 +76,7 @@ pub struct PrecedingCampaign {
 impl Runs {
     /// Creates the resources for models that run on `threads` threads, or on all CPUs if that is None.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
-        let cpus = machine::select_cpus(threads, &machine::allowed_cpus()?, "this machine")?;
+        let cpus = machine::select_cpus(threads, &machine::allowed_cpus()?, measure::host::OF_THIS_PROCESS)?;
         observer.receive_notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
         let bench = Box::new(machine::create_workers(&config.limits)?);
         Runs::with_bench(config, cpus, bench, observer)

@@ -30,18 +30,23 @@ struct ExperimentState {
     outcome: Outcome,
     /// Highest attempt number; 32 bits, because an index may hold millions of entries.
     attempts: u32,
+    /// Attempts that failed: bit `n` for attempt `n + 1`. Later attempts than the 32nd are not noted.
+    failed: u32,
 }
 
 impl ExperimentState {
     fn new(outcome: Outcome, attempts: i64) -> ExperimentState {
-        ExperimentState { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
+        let attempts = u32::try_from(attempts.max(0)).unwrap_or(u32::MAX);
+        let bit = attempts.checked_sub(1).and_then(|place| 1u32.checked_shl(place)).unwrap_or_default();
+        ExperimentState { outcome, attempts, failed: if outcome == Outcome::Ok { 0 } else { bit } }
     }
 
     /// Combines two results of one experiment, in any order: `ok` wins, otherwise the later outcome.
     fn merge_with(self, other: ExperimentState) -> ExperimentState {
         let rank = |tried: &ExperimentState| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
-        ExperimentState { outcome, attempts: self.attempts.max(other.attempts) }
+        let attempts = self.attempts.max(other.attempts);
+        ExperimentState { outcome, attempts, failed: self.failed | other.failed }
     }
 }
 
@@ -151,6 +156,11 @@ impl Keys {
     /// Returns the number of attempts at an experiment. Concurrent attempts that got the same number count once.
     pub fn attempts(&self, key: Key) -> i64 {
         self.tried.get(&key).map_or(0, |tried| i64::from(tried.attempts))
+    }
+
+    /// Returns the number of failed attempts among the first 32 of an experiment.
+    pub fn failed_attempts(&self, key: Key) -> i64 {
+        self.tried.get(&key).map_or(0, |tried| i64::from(tried.failed.count_ones()))
     }
 
     /// Returns the damaged content, which is missing from the index.

@@ -156,7 +156,7 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
         write_output(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
         print_text(
             arguments.json,
-            &format!("{}\nstored in `{}`", known.host_translation(1).distance_note(), kept.display()),
+            &format!("{}\nstored in `{}`", known.host_translation(1).distance_note(&host_class), kept.display()),
         )?;
     }
     if arguments.json {

@@ -98,7 +98,7 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
         None => published::apply_calibration(predictor, cache_folder().as_deref(), &here, cpus)?,
     }
     let note = match (&predictor.this_host, this_host::learned_on(predictor)) {
-        (Some(known), _) => known.distance_note(),
+        (Some(known), _) => known.distance_note(&here),
         // No note for a predictor given by the user, or trained on several devices.
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),

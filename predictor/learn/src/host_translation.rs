@@ -40,10 +40,15 @@ impl HostTranslation {
         (log_width.powi(2) + self.extra_variance).sqrt()
     }
 
-    pub fn distance_note(&self) -> String {
+    /// Returns a note on the translated times; `here` is the class of this machine.
+    pub fn distance_note(&self, here: &str) -> String {
         let HostTranslation { host_class, learned_on, distance, sentinels, .. } = self;
+        let machine = match host_class == here {
+            true => format!("this machine, `{host_class}`"),
+            false => format!("`{host_class}`, where the calibration was made, not to this machine, `{here}`"),
+        };
         format!(
-            "times are translated to this machine, `{host_class}`, by the factor {:.2} (range {:.2} to {:.2}, measured with {sentinels} sentinel operators); the predictor was trained on `{learned_on}`",
+            "times are translated to {machine}, by the factor {:.2} (range {:.2} to {:.2}, measured with {sentinels} sentinel operators); the predictor was trained on `{learned_on}`",
             distance.factor, distance.low, distance.high,
         )
     }

@@ -24,10 +24,8 @@ impl StoredRecords {
     }
 
     /// Returns the best schedule of each task on the named or the nearest host, from records of the newest versions.
-    pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
-        let question: Question = super::parse_object(body).map_err(Error::Query)?;
-        let named = question.host.clone();
-        let here = match &named {
+    pub(super) fn best_schedules(&self, question: Question) -> Result<Value> {
+        let here = match &question.host {
             None => Record::default(),
             Some(host) => {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;

@@ -75,7 +75,10 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
         ("GET", "/about") => json_reply(200, &describe_service(service)),
         ("POST", "/predict") => predict_reply(body, service),
         ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
-        ("POST", "/best") => answer_from_store(service, |known| known.best_schedules(body)),
+        ("POST", "/best") => answer_from_store(service, |known| {
+            let question = parse_object(body).map_err(|problem| refusal_reply(400, &problem))?;
+            known.best_schedules(question).map_err(|error| refusal_reply(422, &error.to_string()))
+        }),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
             refusal_reply(405, "this path does not support the method")
         }
@@ -86,11 +89,15 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
     }
 }
 
-fn answer_from_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
+/// Answers with a document, or with the refusal that `answer` returns.
+fn answer_from_store(
+    service: &Service,
+    answer: impl FnOnce(&StoredRecords) -> std::result::Result<Value, Reply>,
+) -> Reply {
     match service.known.as_ref().map(answer) {
         None => refusal_reply(404, "this server has no store; start it with `--store`"),
         Some(Ok(document)) => json_reply(200, &document),
-        Some(Err(error)) => refusal_reply(422, &error.to_string()),
+        Some(Err(refusal)) => refusal,
     }
 }
 

@@ -78,7 +78,7 @@ impl CoRun {
             return refuse(
                 "corun.threads",
                 self.threads.to_string(),
-                format!("allowed are 1 to {cores} on this machine"),
+                format!("allowed are 1 to {cores} on {}", measure::host::OF_THIS_PROCESS),
             );
         }
         if let Some(text) = self.partners.iter().find(|text| Synthetic::parse_workload(text).is_none()) {

@@ -102,7 +102,7 @@ pub fn replay_traces(
     replay: &TraceReplayOptions,
     observer: &dyn Observer,
 ) -> Result<Vec<FileReplay>> {
-    let cpus = machine::select_cpus(Some(replay.threads), &machine::allowed_cpus()?, "this machine")?;
+    let cpus = machine::select_cpus(Some(replay.threads), &machine::allowed_cpus()?, measure::host::OF_THIS_PROCESS)?;
     observer.receive_notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
     let limits = Limits { builders: replay.builders, overlap: replay.overlap, ..Limits::default() };
     let mut workers = machine::create_workers(&limits)?;

@@ -23,4 +23,4 @@ pub use floor::{FLOOR_ROUNDS, FloorVisits, floor_visits};
 pub use load::{Load, LoadReading};
 pub use noise::Noise;
 pub use peaks::{StreamRate, Streaming, StreamingError, stream_rates};
-pub use topology::{Topology, allowed_cpus};
+pub use topology::{OF_THIS_PROCESS, Topology, allowed_cpus};

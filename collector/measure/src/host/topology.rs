@@ -30,6 +30,9 @@ struct Cache {
     first: usize,
 }
 
+/// What [`allowed_cpus`] returns, for messages.
+pub const OF_THIS_PROCESS: &str = "the CPUs that this process may use";
+
 /// Returns the usable CPUs in the order in which runs use them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let allowed = affinity::allowed_cpus()?;

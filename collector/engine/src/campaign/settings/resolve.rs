@@ -109,7 +109,7 @@ impl Settings {
         // One thread launches the work of a GPU.
         let is_varied = check_target(&target)?.runs_on_cpus();
         let threads = sweep.threads.unwrap_or_else(|| if is_varied { default_threads(allowed_cpus) } else { vec![1] });
-        let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
+        let threads_allowed = format!("allowed are 1 to {allowed_cpus} on {}", measure::host::OF_THIS_PROCESS);
         check_each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = requested_batches(&models, model.batch)?;
         models.iter().try_for_each(ModelEntry::check)?;

@@ -122,7 +122,7 @@ fn settings_without_effect_are_refused() {
         let allowed = "`cache` is \"network\"; it needs the target `llvm` without a partner library";
         assert_eq!(told, allowed, "{other}");
     }
-    expect_test::expect!["`threads` is 8; allowed are 1 to 4 on this machine"]
+    expect_test::expect!["`threads` is 8; allowed are 1 to 4 on the CPUs that this process may use"]
         .assert_eq(&refused(&format!("{simple}threads = [1, 8]")));
 }
 
