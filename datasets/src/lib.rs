@@ -13,6 +13,7 @@ pub mod error;
 pub mod fastest;
 mod files;
 mod holder;
+mod layout;
 pub mod limits;
 pub mod output;
 pub mod peaks;

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;
+use crate::layout::owning_store;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
@@ -23,6 +24,10 @@ impl Output {
     /// Creates an output file, or fails if the path is unwritable. A link is followed: its target is replaced.
     pub fn create(path: &Path) -> Result<Output> {
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let whole = std::path::absolute(&place).unwrap_or_else(|_| place.clone());
+        if let Some(folder) = owning_store(&whole) {
+            return Err(Error::InsideStore { path: path.to_owned(), folder: folder.to_owned() });
+        }
         let before = place.metadata().ok();
         let sink = match &before {
             Some(found) if found.is_dir() => return Err(no_file(path, "the path is a folder")),

@@ -97,6 +97,40 @@ fn exports_into_the_store_are_refused() {
     }
     assert!(!store.root().join("rows.csv").exists() && Store::open(store.root()).is_ok());
     store.export(&folder.path().join("rows.csv"), Format::Csv, Choose::All).unwrap();
+    // Other outputs may lie in the folder, but replace no file of any store.
+    let (_other, other) = new_store();
+    let part = std::fs::read_dir(store.root().join("dataset")).unwrap().next().unwrap().unwrap().path();
+    for place in [store.root().join("opcollect-store.json"), part.join("part-1.parquet"), store.root().join("hosts")] {
+        let error = other.export(&place, Format::Csv, Choose::All).unwrap_err();
+        assert!(matches!(error, Error::InsideStore { .. }), "{}: {error}", place.display());
+    }
+    other.export(&store.root().join("page.csv"), Format::Csv, Choose::All).unwrap();
     let absent = store.export(Path::new("/nowhere/rows.csv"), Format::Csv, Choose::All).unwrap_err();
     assert!(!matches!(absent, Error::InsideStore { .. }), "{absent}");
+}
+
+/// Other programs write the JSON of a row with other spaces, and an export may add the times of all visits.
+#[test]
+fn copies_with_other_content_are_the_same_attempt() {
+    let (folder, store) = new_store();
+    let visit = |number| Record { started_at_us: number, median_ns: Some(990.0 + number as f64), ..measured(1) };
+    seal(&store, &[visit(1), visit(2), visit(3), measured(2)]);
+    let exported = folder.path().join("rows.jsonl");
+    let middle = || -> Vec<_> {
+        let rows = store.select_records(Choose::Middle).unwrap().map(Result::unwrap);
+        rows.map(|row| (row.key, row.attempt, row.visits_ns, row.median_low_ns, row.median_high_ns)).collect()
+    };
+    let before = middle();
+    for choose in [Choose::All, Choose::Middle] {
+        store.export(&exported, Format::JsonLines, choose).unwrap();
+        let text = std::fs::read_to_string(&exported).unwrap();
+        std::fs::write(&exported, text.replace("\":", "\" : ").replace("[[1,3,8,8],", "[ [1, 3,8,8],")).unwrap();
+        let report = Store::import(store.root(), &exported, Format::JsonLines).unwrap();
+        assert_eq!((report.rows > 0, report.new_rows), (true, 0), "{choose:?}");
+        assert_eq!(store.select_records(Choose::All).unwrap().count(), 4, "{choose:?}");
+        assert_eq!(middle(), before, "{choose:?}");
+    }
+    store.compact().unwrap();
+    assert_eq!(store.stats(Choose::All).unwrap().duplicates, 0);
+    assert_eq!(store.select_records(Choose::All).unwrap().count(), 4);
 }

@@ -4,11 +4,9 @@
 mod common;
 
 use common::{any_record, failed, measured};
-use datasets::record::choose::order_attempts;
 use datasets::{COLUMNS, Choose, Json, Key, Outcome, Record, choose_records};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use std::cmp::Ordering;
 
 fn check_refusal(change: impl FnOnce(&mut Record), expected: Expect) {
     let mut record = measured(1);
@@ -234,8 +232,13 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_attempts_does_not_depend_on_the_order_of_files(left in any_record(), right in any_record()) {
-        prop_assert_eq!(order_attempts(&left, &right), order_attempts(&right, &left).reverse());
-        prop_assert_eq!(order_attempts(&left, &Record { attempt: 7, ..left.clone() }), Ordering::Equal);
+    fn the_choice_of_attempts_does_not_depend_on_the_order_of_files(left in any_record(), right in any_record()) {
+        let right = Record { key: left.key, ..right };
+        // Copies of one attempt with other content.
+        let copy = Record { started_at_us: left.started_at_us, run_id: left.run_id.clone(), median_ns: left.median_ns, ..right.clone() };
+        for other in [right, copy, Record { attempt: 7, ..left.clone() }] {
+            let chosen = |records: [&Record; 2]| choose_records(records.map(Record::clone).to_vec(), Choose::All);
+            prop_assert_eq!(chosen([&left, &other]), chosen([&other, &left]));
+        }
     }
 }

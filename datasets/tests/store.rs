@@ -179,10 +179,26 @@ fn failed_attempts_are_counted_once() {
     let mut keys = store.read_keys().unwrap();
     let key = measured(1).key;
     assert_eq!((keys.known_outcome(key), keys.attempts(key), keys.failed_attempts(key)), (Some(Outcome::Ok), 4, 2));
+    assert_eq!(keys.recorded_attempts(key), 4);
     keys.insert(measured(2).key, Outcome::Crashed);
     keys.insert(measured(2).key, Outcome::Crashed);
     assert_eq!(keys.failed_attempts(measured(2).key), 2);
     assert_eq!(keys.failed_attempts(measured(3).key), 0);
+}
+
+#[test]
+fn attempts_lost_with_a_damaged_part_are_not_counted() {
+    let (_folder, store) = new_store();
+    let visit = |attempt| Record { attempt, started_at_us: attempt, ..measured(1) };
+    let lost = write(&store, &[visit(1)]).parts.remove(0);
+    write(&store, &[visit(2)]);
+    let counts = |store: &Store| {
+        let keys = store.read_keys().unwrap();
+        (keys.recorded_attempts(measured(1).key), keys.attempts(measured(1).key))
+    };
+    assert_eq!(counts(&store), (2, 2));
+    std::fs::remove_file(lost).unwrap();
+    assert_eq!(counts(&store), (1, 2), "the next attempt is the third");
 }
 
 #[test]

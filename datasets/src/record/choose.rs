@@ -2,6 +2,7 @@
 //! numbered by time when they are read, because independent writers may have used the same number. Therefore,
 //! comparisons of rows ignore `attempt`.
 
+use super::cell::Cell;
 use super::table::{COLUMNS, ColumnId, Record};
 use super::visits::{AttemptTime, median_index, median_record};
 use crate::record::batch::Row;
@@ -61,7 +62,7 @@ impl Choose {
 
 /// Numbers the attempts of each experiment, and returns the selected records, sorted by key and time.
 pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
-    records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order_attempts(left, right)));
+    records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order_copies(left, right)));
     records.dedup_by(|later, kept| later.key == kept.key && order_attempts(kept, later).is_eq());
     let mut chosen = Vec::new();
     for attempts in records.chunk_by_mut(|left, right| left.key == right.key) {
@@ -78,17 +79,26 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     chosen
 }
 
-/// Orders an experiment's attempts by time, run and all other columns, independent of files. `Equal`: the same attempt.
-pub fn order_attempts(left: &Record, right: &Record) -> Ordering {
-    order_rows(left, right)
+/// Orders an experiment's attempts by time, run and median. `Equal`: the same attempt. Copies may differ in other columns:
+/// another program wrote their JSON with other spaces, or an export added the times of all visits.
+pub(crate) fn order_attempts(left: &impl Row, right: &impl Row) -> Ordering {
+    first_difference(left, right, [ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns])
 }
 
-pub(crate) fn order_rows(left: &impl Row, right: &impl Row) -> Ordering {
-    let order = |id: ColumnId| left.cell(id).compare_total(&right.cell(id));
-    let rest = || COLUMNS.iter().filter(|column| column.id != ColumnId::attempt).map(|column| order(column.id));
-    order(ColumnId::started_at_us)
-        .then_with(|| order(ColumnId::run_id))
-        .then_with(|| rest().find(|order| order.is_ne()).unwrap_or(Ordering::Equal))
+/// Orders like [`order_attempts`], and copies of an attempt by all columns, so that the first does not depend on files. A
+/// copy without the times of other visits is first.
+pub(crate) fn order_copies(left: &impl Row, right: &impl Row) -> Ordering {
+    let rest = || COLUMNS.iter().map(|column| column.id).filter(|id| *id != ColumnId::attempt);
+    let has_others = |cell: Cell<'_>| cell != Cell::Null;
+    let (of_left, of_right) = (left.cell(ColumnId::visits_ns), right.cell(ColumnId::visits_ns));
+    order_attempts(left, right)
+        .then_with(|| has_others(of_left).cmp(&has_others(of_right)))
+        .then_with(|| first_difference(left, right, rest()))
+}
+
+fn first_difference(left: &impl Row, right: &impl Row, columns: impl IntoIterator<Item = ColumnId>) -> Ordering {
+    let mut orders = columns.into_iter().map(|id| left.cell(id).compare_total(&right.cell(id)));
+    orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::seal::{SealOptions, SealReport, begin_part, keep_part};
 use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
 use crate::error::{Error, IoContext, Result};
 use crate::files::{HashedScratch, list_leftovers, remove_if_exists, sync_folder, write_json};
+use crate::layout::MANIFEST;
 use crate::record::SCHEMA_VERSION;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,6 @@ use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-pub(super) const MANIFEST: &str = "manifest.json";
 
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 

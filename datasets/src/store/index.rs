@@ -30,7 +30,9 @@ struct ExperimentState {
     outcome: Outcome,
     /// Highest attempt number; 32 bits, because an index may hold millions of entries.
     attempts: u32,
-    /// Attempts that failed: bit `n` for attempt `n + 1`. Later attempts than the 32nd are not noted.
+    /// Attempts with a row: bit `n` for attempt `n + 1`, up to attempt 32.
+    seen: u32,
+    /// The failed attempts of `seen`.
     failed: u32,
 }
 
@@ -38,7 +40,7 @@ impl ExperimentState {
     fn new(outcome: Outcome, attempts: i64) -> ExperimentState {
         let attempts = u32::try_from(attempts.max(0)).unwrap_or(u32::MAX);
         let bit = attempts.checked_sub(1).and_then(|place| 1u32.checked_shl(place)).unwrap_or_default();
-        ExperimentState { outcome, attempts, failed: if outcome == Outcome::Ok { 0 } else { bit } }
+        ExperimentState { outcome, attempts, seen: bit, failed: if outcome == Outcome::Ok { 0 } else { bit } }
     }
 
     /// Combines two results of one experiment, in any order: `ok` wins, otherwise the later outcome.
@@ -46,7 +48,7 @@ impl ExperimentState {
         let rank = |tried: &ExperimentState| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
         let attempts = self.attempts.max(other.attempts);
-        ExperimentState { outcome, attempts, failed: self.failed | other.failed }
+        ExperimentState { outcome, attempts, seen: self.seen | other.seen, failed: self.failed | other.failed }
     }
 }
 
@@ -153,9 +155,16 @@ impl Keys {
         self.tried.get(&key).map(|tried| tried.outcome)
     }
 
-    /// Returns the number of attempts at an experiment. Concurrent attempts that got the same number count once.
+    /// Returns the highest number of an attempt at an experiment.
     pub fn attempts(&self, key: Key) -> i64 {
         self.tried.get(&key).map_or(0, |tried| i64::from(tried.attempts))
+    }
+
+    /// Returns the number of attempts with a row; lost rows do not count. Concurrent attempts that got the same number
+    /// count once, and attempts from the 33rd on count as if none were lost.
+    pub fn recorded_attempts(&self, key: Key) -> i64 {
+        let counted = |tried: &ExperimentState| tried.seen.count_ones() + tried.attempts.saturating_sub(u32::BITS);
+        self.tried.get(&key).map_or(0, |tried| i64::from(counted(tried)))
     }
 
     /// Returns the number of failed attempts among the first 32 of an experiment.

@@ -10,7 +10,7 @@ use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
 use crate::error::{Error, IoContext, Result};
 use crate::record::batch::{Batch, BatchRow, Piece, Row};
-use crate::record::choose::order_rows;
+use crate::record::choose::{order_attempts, order_copies};
 use std::cmp::Ordering;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ impl Merge {
         let most = most.min(cursor.batch.len() - cursor.row);
         let continues = |row: usize| {
             let row_here = cursor.batch.row(row);
-            let is_before = |next: &BatchRow<'_>| compare_attempts(&row_here, next) == Ordering::Less;
+            let is_before = |next: &BatchRow<'_>| compare_copies(&row_here, next) == Ordering::Less;
             next.as_ref().is_none_or(is_before)
                 && compare_attempts(&cursor.batch.row(row - 1), &row_here) == Ordering::Less
         };
@@ -134,7 +134,7 @@ impl Merge {
 
     fn enqueue(&mut self, index: usize) {
         let head = self.cursors[index].head_row();
-        let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head_row(), &head) == Ordering::Greater;
+        let is_behind = |other: &usize| compare_copies(&self.cursors[*other].head_row(), &head) == Ordering::Greater;
         // Parts of compacted stores hardly overlap, so the cursor usually stays first.
         let place = match self.order.last() {
             Some(last) if !is_behind(last) => self.order.partition_point(is_behind),
@@ -189,7 +189,12 @@ impl Cursor {
 
 /// Orders the rows of parts by experiment, then by time. Equal rows are the same attempt.
 pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
-    compare_keys(left, right).then_with(|| order_rows(left, right))
+    compare_keys(left, right).then_with(|| order_attempts(left, right))
+}
+
+/// Orders like [`compare_attempts`], and copies of an attempt by their content.
+fn compare_copies(left: &impl Row, right: &impl Row) -> Ordering {
+    compare_keys(left, right).then_with(|| order_copies(left, right))
 }
 
 pub(super) fn compare_keys(left: &impl Row, right: &impl Row) -> Ordering {

@@ -64,13 +64,13 @@ pub use verify::{Problem, RowCheck, VerifyReport};
 
 use crate::error::{Error, Result};
 use crate::files::{self, make_folder};
+use crate::layout::{MARKER, OWN};
 use crate::record::SCHEMA_VERSION;
 use crate::record::key::Key;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-const MARKER: &str = "opcollect-store.json";
 const KIND: &str = "opcollect dataset";
 
 const ATTEMPTS: usize = 8;
@@ -111,23 +111,6 @@ impl Marker {
         }
     }
 }
-
-/// Files and folders of a store that must not be symbolic links, which would redirect writes and deletions.
-const OWN: [&str; 13] = [
-    MARKER,
-    "claims",
-    "claims/turn",
-    "compact.lock",
-    "configs",
-    "dataset",
-    "hosts",
-    "journal",
-    compact::MANIFEST,
-    "quarantine",
-    "sentinels",
-    "status",
-    "_delta_log",
-];
 
 impl Store {
     /// Opens a store without writing. Fails if the folder is not a store or its version is newer than this program.

@@ -2,16 +2,17 @@
 //! If the hash is right but some rows are invalid, the valid rows are first copied to a new part. Nothing is deleted:
 //! files keep their relative path below `quarantine/`.
 
+use super::Store;
 use super::compact::Manifest;
 use super::damage::part_damage;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
 use super::verify::{RowCheck, find_problem, is_of_content};
-use super::{MARKER, Store};
 use crate::codec::all_columns;
 use crate::codec::parquet::PartCursor;
 use crate::codec::rows::check_row;
 use crate::error::{Error, Result};
+use crate::layout::MARKER;
 use crate::record::table::Record;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

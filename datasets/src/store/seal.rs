@@ -14,7 +14,7 @@ use crate::codec::parquet::{PartCursor, PartWriter};
 use crate::error::{Error, IoContext, Result};
 use crate::files::{HashedScratch, make_folder, remove_if_exists, sync_folder};
 use crate::holder;
-use crate::record::choose::order_attempts;
+use crate::record::choose::{order_attempts, order_copies};
 use crate::record::key::Key;
 use crate::record::table::Record;
 use crate::record::words::Target;
@@ -157,11 +157,10 @@ pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> 
 
 /// Sorts rows in the order of parts and drops duplicates.
 pub(super) fn sort_and_dedup(rows: &mut Vec<&Record>) {
-    let compare = |left: &Record, right: &Record| {
-        part_order(left).cmp(&part_order(right)).then_with(|| order_attempts(left, right))
-    };
-    rows.sort_unstable_by(|left, right| compare(left, right));
-    rows.dedup_by(|later, kept| compare(kept, later).is_eq());
+    rows.sort_unstable_by(|left, right| {
+        part_order(left).cmp(&part_order(right)).then_with(|| order_copies(*left, *right))
+    });
+    rows.dedup_by(|later, kept| part_order(kept) == part_order(later) && order_attempts(*kept, *later).is_eq());
 }
 
 /// Returns the columns by which the rows of parts are sorted, before the time.

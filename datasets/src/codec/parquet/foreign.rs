@@ -5,6 +5,7 @@ use super::file::PartFile;
 use super::guard::catch_panics;
 use super::pages::check_pages;
 use crate::error::{Error, Result};
+use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
@@ -57,11 +58,10 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     let leaves = reader.metadata().file_metadata().schema_descr().columns().to_vec();
     for (index, leaf) in leaves.iter().enumerate() {
         let name = leaf.path().string();
-        if leaf.max_rep_level() > 0 || leaf.max_def_level() > 1 {
-            return Err(Error::damaged(
-                path,
-                format!("the column `{name}` is nested; only columns of numbers and texts are supported"),
-            ));
+        let is_nested = leaf.max_rep_level() > 0 || leaf.max_def_level() > 1;
+        if let Some(what) = is_nested.then(|| "nested".to_owned()).or_else(|| unsupported_type(leaf)) {
+            let problem = format!("the column `{name}` is {what}; write it as integers, 64-bit floats or texts");
+            return Err(Error::damaged(path, problem));
         }
         let mut column = GrowingColumn::Unknown;
         for group in 0..reader.num_row_groups() {
@@ -76,6 +76,45 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     Ok(columns)
 }
 
+/// Returns the type of a column that contains neither plain numbers nor texts.
+fn unsupported_type(leaf: &ColumnDescriptor) -> Option<String> {
+    let is_decimal = matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal(_)))
+        || leaf.converted_type() == ConvertedType::DECIMAL;
+    match leaf.physical_type() {
+        Type::BYTE_ARRAY if is_decimal => Some("a decimal number of bytes".to_owned()),
+        Type::FIXED_LEN_BYTE_ARRAY if is_decimal => Some("a decimal number of more than 18 digits".to_owned()),
+        found @ (Type::FIXED_LEN_BYTE_ARRAY | Type::INT96) => Some(format!("of the type {found}")),
+        _ => None,
+    }
+}
+
+/// How the integers of a column represent numbers.
+#[derive(Clone, Copy)]
+struct Integers {
+    /// Divisor of decimal numbers, a power of ten.
+    divisor: f64,
+    is_unsigned: bool,
+}
+
+impl Integers {
+    fn from_leaf(leaf: &ColumnDescriptor) -> Integers {
+        let scale = match leaf.logical_type_ref() {
+            Some(LogicalType::Decimal(decimal)) => decimal.scale,
+            _ if leaf.converted_type() == ConvertedType::DECIMAL => leaf.type_scale(),
+            _ => 0,
+        };
+        let is_unsigned = matches!(
+            leaf.converted_type(),
+            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
+        );
+        Integers { divisor: 10f64.powi(scale), is_unsigned }
+    }
+
+    fn number(self, signed: i64, unsigned: u64) -> f64 {
+        (if self.is_unsigned { unsigned as f64 } else { signed as f64 }) / self.divisor
+    }
+}
+
 enum GrowingColumn {
     Unknown,
     Numbers(Vec<f64>),
@@ -86,12 +125,12 @@ impl GrowingColumn {
     fn read_group(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
         let rows = usize::try_from(group.metadata().num_rows())?;
         let level = leaf.max_def_level();
+        let integers = Integers::from_leaf(leaf);
         match group.get_column_reader(index)? {
-            ColumnReader::Int32ColumnReader(mut reader) => {
-                self.read_numbers(&mut reader, rows, level, |one| f64::from(*one))
-            }
+            ColumnReader::Int32ColumnReader(mut reader) => self
+                .read_numbers(&mut reader, rows, level, |one| integers.number(i64::from(*one), u64::from(*one as u32))),
             ColumnReader::Int64ColumnReader(mut reader) => {
-                self.read_numbers(&mut reader, rows, level, |one| *one as f64)
+                self.read_numbers(&mut reader, rows, level, |one| integers.number(*one, *one as u64))
             }
             ColumnReader::FloatColumnReader(mut reader) => {
                 self.read_numbers(&mut reader, rows, level, |one| f64::from(*one))
@@ -101,7 +140,7 @@ impl GrowingColumn {
                 self.read_numbers(&mut reader, rows, level, |one| f64::from(u8::from(*one)))
             }
             ColumnReader::ByteArrayColumnReader(mut reader) => self.read_texts(&mut reader, rows, level),
-            _ => Err(ParquetError::General(format!("the column `{}` contains neither numbers nor texts", leaf.name()))),
+            _ => Err(ParquetError::General(format!("the column `{}` has an unsupported type", leaf.name()))),
         }
     }
 
@@ -182,4 +221,56 @@ fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> P
         read += more;
     }
     Ok((values, levels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::data_type::{Int32Type, Int64Type};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use std::sync::Arc;
+
+    fn written<T: DataType>(column: &str, values: &[T::T]) -> Result<Vec<ForeignColumn>> {
+        let schema = Arc::new(parse_message_type(&format!("message m {{ required {column}; }}")).expect(column));
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut writer =
+            SerializedFileWriter::new(file.reopen().expect("a file"), schema, Arc::default()).expect(column);
+        let mut group = writer.next_row_group().expect("a group");
+        let mut of_column = group.next_column().expect("a column").expect("a column");
+        of_column.typed::<T>().write_batch(values, None, None).expect("values");
+        of_column.close().expect("a column");
+        group.close().expect("a group");
+        writer.close().expect("a file");
+        read_columns(file.path())
+    }
+
+    fn numbers<T: DataType>(column: &str, values: &[T::T]) -> Vec<f64> {
+        match written::<T>(column, values).expect(column).remove(0).values {
+            ForeignValues::Numbers(numbers) => numbers,
+            ForeignValues::Words { .. } => panic!("{column} is no text"),
+        }
+    }
+
+    #[test]
+    fn decimal_numbers_have_their_scale() {
+        assert_eq!(numbers::<Int32Type>("int32 a (DECIMAL(9,1))", &[12345, -5, 0]), [1234.5, -0.5, 0.0]);
+        assert_eq!(numbers::<Int64Type>("int64 a (DECIMAL(18,3))", &[1_500, i64::MIN]), [1.5, -9.223372036854776e15]);
+        assert_eq!(numbers::<Int32Type>("int32 a", &[12345, -5]), [12345.0, -5.0]);
+        assert_eq!(numbers::<Int32Type>("int32 a (UINT_32)", &[-1]), [4_294_967_295.0]);
+        assert_eq!(numbers::<Int64Type>("int64 a (UINT_64)", &[-1]), [1.8446744073709552e19]);
+    }
+
+    #[test]
+    fn other_decimal_numbers_are_refused() {
+        for (column, expected) in [
+            ("fixed_len_byte_array(16) a (DECIMAL(38,2))", "a decimal number of more than 18 digits"),
+            ("binary a (DECIMAL(38,2))", "a decimal number of bytes"),
+            ("int96 a", "of the type INT96"),
+        ] {
+            let schema = parse_message_type(&format!("message m {{ required {column}; }}")).expect(column);
+            let columns = parquet::schema::types::SchemaDescriptor::new(Arc::new(schema));
+            assert_eq!(unsupported_type(&columns.column(0)).as_deref(), Some(expected));
+        }
+    }
 }
