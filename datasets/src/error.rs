@@ -80,6 +80,12 @@ pub enum Error {
         /// Description of what the folder contains.
         problem: String,
     },
+    /// The folder of a store that is being written to has disappeared.
+    #[error("the store `{}` was moved or deleted during the run\nhint: records of this run may be in a new store at the same place; `dataset merge` adds them to the moved store", folder.display())]
+    Gone {
+        /// The store.
+        folder: PathBuf,
+    },
     /// An output file would lie in a store.
     #[error("cannot write `{}`: it lies in the store `{}`\nhint: name a file outside of the store", path.display(), folder.display())]
     InsideStore {
@@ -128,6 +134,14 @@ pub enum Error {
     },
 }
 
+/// Why an output file cannot be written; the content of an error of the standard library.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write `{}`: {source}", path.display())]
+pub(crate) struct UnwrittenFile {
+    pub path: PathBuf,
+    pub source: std::io::Error,
+}
+
 /// Unit of a position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowUnit {
@@ -155,7 +169,7 @@ impl Error {
     pub fn is_of_machine(&self) -> bool {
         use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
         match self {
-            Error::Full { .. } | Error::Busy { .. } => true,
+            Error::Full { .. } | Error::Busy { .. } | Error::Gone { .. } => true,
             Error::Io { source, .. } => {
                 !matches!(source.kind(), InvalidFilename | IsADirectory | NotADirectory | NotFound)
             }
@@ -172,6 +186,8 @@ impl Error {
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let path = path.to_owned();
+        // The error of an output names its file, too.
+        let source = source.downcast::<UnwrittenFile>().map_or_else(|source| source, |unwritten| unwritten.source);
         match source.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => Error::Full { doing, path, source },
             _ => Error::Io { doing, path, source },

@@ -1,7 +1,7 @@
 //! Output files. The path is checked before the work; the content goes to a temporary file, renamed when complete. A
 //! full disk or a killed process leaves the old file unchanged. Pipes and devices are written directly.
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, IoContext, Result, UnwrittenFile};
 use crate::files::Scratch;
 use crate::layout::owning_store;
 use std::ffi::OsString;
@@ -44,6 +44,14 @@ impl Output {
         &self.path
     }
 
+    fn name_file(&self, error: std::io::Error) -> std::io::Error {
+        match error.kind() {
+            // Callers repeat an interrupted write.
+            ErrorKind::Interrupted => error,
+            kind => std::io::Error::new(kind, UnwrittenFile { path: self.path.clone(), source: error }),
+        }
+    }
+
     /// Syncs the file and renames it to its final path.
     pub fn keep(self) -> Result<()> {
         match self.sink {
@@ -75,17 +83,19 @@ impl OutputSink {
 
 impl Write for Output {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        match &mut self.sink {
+        let written = match &mut self.sink {
             OutputSink::Beside { scratch, .. } => scratch.write(buffer),
             OutputSink::Through(file) => file.write(buffer),
-        }
+        };
+        written.map_err(|error| self.name_file(error))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        match &mut self.sink {
+        let flushed = match &mut self.sink {
             OutputSink::Beside { scratch, .. } => scratch.flush(),
             OutputSink::Through(file) => file.flush(),
-        }
+        };
+        flushed.map_err(|error| self.name_file(error))
     }
 }
 

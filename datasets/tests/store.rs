@@ -187,6 +187,23 @@ fn failed_attempts_are_counted_once() {
 }
 
 #[test]
+fn a_store_moved_during_a_run_and_its_new_records_can_be_united() {
+    let (folder, store) = new_store();
+    let mut claims = store.create_claims().unwrap();
+    let mut journal = journal(&store);
+    journal.append(&measured(1)).unwrap();
+    let moved = folder.path().join("moved");
+    std::fs::rename(store.root(), &moved).unwrap();
+    assert!(matches!(claims.claim_free(&[]), Err(Error::Gone { .. })));
+    journal.append(&measured(2)).unwrap();
+    drop(journal);
+    assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]));
+    let moved = Store::open(&moved).unwrap();
+    moved.merge_from(&Store::open(store.root()).unwrap()).unwrap();
+    assert_eq!(records(&moved), sorted(vec![measured(1), measured(2)]));
+}
+
+#[test]
 fn attempts_lost_with_a_damaged_part_are_not_counted() {
     let (_folder, store) = new_store();
     let visit = |attempt| Record { attempt, started_at_us: attempt, ..measured(1) };

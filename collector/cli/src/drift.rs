@@ -3,7 +3,7 @@
 use super::night_arguments::{By, DriftRun, FailOnNight, Judging};
 use super::pace::Pace;
 use super::progress::terminal_observer;
-use super::{DONE, Result, SLOWER, print_json, print_text, stdout_paper};
+use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print_json, print_text, stdout_paper};
 use drift::{Bounds, Drift, render_text};
 use engine::drift::{DriftOptions, PagePaths, compare_records};
 use engine::failure::Failure;
@@ -23,7 +23,8 @@ pub fn run(run: &DriftRun) -> Result<u8> {
     }
     let hint = "a line is a task with one schedule; `--by task` compares the best schedules of each task";
     check_judged(&report.drift, &run.judging, hint)?;
-    Ok(drift_code(&report.drift, &run.judging))
+    let code = drift_code(&report.drift, &run.judging);
+    Ok(if code == DONE && report.is_damaged { DONE_WITH_LOSSES } else { code })
 }
 
 /// Checks that `--fail-on`, if given, judges at least one line.

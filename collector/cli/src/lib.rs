@@ -63,6 +63,7 @@ const SLOWER: u8 = 4;
 
 pub fn run_command_line() -> ExitCode {
     measure::host::memory::limit_private_memory();
+    measure::host::file_size::report_exceeded_limit();
     report::page::set_program(concat!("opcollect ", env!("CARGO_PKG_VERSION")), || report::page::Site {
         host: measure::host::Facts::read_facts().describe_host(),
         command: measure::host::command::quoted_command(),

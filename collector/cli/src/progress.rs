@@ -7,6 +7,7 @@ use engine::progress::{Meter, ReadingSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::activity;
 use report::terminal::print_progress;
+use serde_json::json;
 use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +25,10 @@ pub fn terminal_observer(pace: Pace) -> Rc<dyn Observer> {
 
 impl Observer for Terminal {
     fn receive_notes(&self, notes: &[String]) {
-        super::print_note_lines(notes);
+        match self.pace {
+            Pace::Json => notes.iter().for_each(|note| print_progress(&json!({ "note": note }).to_string())),
+            Pace::Seconds(_) => super::print_note_lines(notes),
+        }
     }
 
     fn announce_step(&self, what: &str) {

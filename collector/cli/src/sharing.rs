@@ -62,5 +62,9 @@ fn describe_transfer(report: &TransferReport, done: &str) -> String {
         return format!("`{address}`: {}", format_count(*rows, "new record"));
     }
     let what = if address.starts_with("s3:") { "object" } else { "part" };
-    format!("`{address}`: {} {done}, {known} already present", format_count(*parts, what))
+    let of_journals = match rows {
+        0 => String::new(),
+        rows => format!(", {} of journals", format_count(*rows, "row")),
+    };
+    format!("`{address}`: {} {done}, {known} already present{of_journals}", format_count(*parts, what))
 }

@@ -65,7 +65,7 @@ impl AtomicFolder {
     /// Renames the folder to its destination.
     pub fn finish(self, out: &Path) -> Result<()> {
         if out.exists() {
-            fs::remove_dir(out).map_err(Failure::environment)?;
+            fs::remove_dir(out).map_err(Failure::of_file("replace", out))?;
         }
         let path = self.0.path();
         sync_folder(path)

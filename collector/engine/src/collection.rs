@@ -171,6 +171,10 @@ impl Collection<'_> {
         let planned = plan_attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(format_chain(&error)))?;
         planned.retain(|attempt| share.contains(attempt) && self.repeat.is_wanted(attempt.key));
+        if let Some(only) = self.repeat.only.as_ref().filter(|_| planned.is_empty()) {
+            let keys = report::format_count(only.len(), "key");
+            self.observer.note(format!("this campaign has no experiment of the {keys} that `--keys` names"));
+        }
         Ok(CollectionWork::Sweep(planned))
     }
 

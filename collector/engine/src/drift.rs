@@ -4,7 +4,8 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::stores::{note_damage, open_existing, store_failure};
-use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
+use datasets::store::Damage;
+use datasets::{COLUMNS, Cell, Choose, ColumnId, Kind, Output, Record, Store};
 use drift::{
     Bounds, ChangePoint, Drift, History, RecordGatherer, Side, find_change_points, judge_lines, night_of, night_title,
     render_markdown, render_page,
@@ -12,6 +13,7 @@ use drift::{
 use report::page::escape_html;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -60,6 +62,8 @@ pub struct DriftReport {
     /// Time series over nightly runs.
     #[serde(skip)]
     pub history: History,
+    /// Whether damaged files of a store were skipped.
+    pub is_damaged: bool,
 }
 
 impl DriftReport {
@@ -68,6 +72,7 @@ impl DriftReport {
             drift: judge_lines(&history, bounds),
             change_points: find_change_points(&history, bounds),
             history,
+            is_damaged: false,
         }
     }
 }
@@ -77,10 +82,11 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
     let before = StorePart::parse(&options.before, observer)?;
     let after = options.after.as_deref().map(|text| StorePart::parse(text, observer)).transpose()?;
     let pages = Pages::create(&options.pages)?;
-    let report = match &after {
+    let mut report = match &after {
         Some(after) => compare_parts(&before, after, options)?,
         None => compare_last(&before, options)?,
     };
+    report.is_damaged = [Some(&before), after.as_ref()].into_iter().flatten().any(StorePart::is_damaged);
     if report.history.nights.is_empty() {
         return Err(Failure::usage("there are no times to compare")
             .with_hint("`opcollect dataset stats` shows the contents of a store"));
@@ -114,10 +120,10 @@ pub fn compare_night(
     bounds: Bounds,
     observer: &dyn Observer,
 ) -> Result<DriftReport> {
-    let part = StorePart { store: store.to_owned(), filter: None, observer };
+    let part = StorePart::new(store.to_owned(), None, observer);
     let mut history = part.read_history(night, false)?;
     history.keep_last(nights);
-    Ok(DriftReport::new(history, bounds))
+    Ok(DriftReport { is_damaged: part.is_damaged(), ..DriftReport::new(history, bounds) })
 }
 
 /// Parts of the report files that do not come from the comparison.
@@ -144,7 +150,7 @@ impl Pages {
 
     /// Writes the files. `title` is the heading of the page.
     pub fn write(self, title: &str, report: &DriftReport, own: &OwnSections, observer: &dyn Observer) -> Result<()> {
-        let DriftReport { drift, change_points, history } = report;
+        let DriftReport { drift, change_points, history, .. } = report;
         if let Some(file) = self.markdown {
             write_page(file, &format!("{}{}", own.markdown, render_markdown(drift, change_points)), observer)?;
         }
@@ -203,6 +209,8 @@ struct StorePart<'a> {
     store: PathBuf,
     filter: Option<(FilterColumn, String)>,
     observer: &'a dyn Observer,
+    /// Descriptions of the damage that was found, which is reported once.
+    damage: RefCell<BTreeSet<String>>,
 }
 
 /// Whether the filter of a part has selected and rejected records.
@@ -237,6 +245,15 @@ impl FilterColumn {
         }
     }
 
+    /// Returns a value in the form of [`FilterColumn::column_text`]: `12.0` of a column of floats is `12`.
+    fn normalise_value(self, value: &str) -> String {
+        let is_float = |id: ColumnId| COLUMNS.iter().any(|column| column.id == id && column.kind == Kind::Float);
+        match (self, value.parse::<f64>()) {
+            (FilterColumn::Column(id), Ok(number)) if is_float(id) => number.to_string(),
+            _ => value.to_owned(),
+        }
+    }
+
     fn column_text(self, record: &Record) -> Option<String> {
         match self {
             FilterColumn::Night => Some(night_of(record)),
@@ -245,16 +262,25 @@ impl FilterColumn {
                 Cell::Integer(number) => Some(number.to_string()),
                 Cell::Bool(claim) => Some(claim.to_string()),
                 Cell::Key(key) => Some(key.to_hex()),
-                Cell::Null | Cell::Float(_) | Cell::List(_) => None,
+                Cell::Float(number) => Some(number.to_string()),
+                Cell::Null | Cell::List(_) => None,
             },
         }
     }
 }
 
 impl<'a> StorePart<'a> {
+    fn new(store: PathBuf, filter: Option<(FilterColumn, String)>, observer: &'a dyn Observer) -> StorePart<'a> {
+        StorePart { store, filter, observer, damage: RefCell::default() }
+    }
+
+    fn is_damaged(&self) -> bool {
+        !self.damage.borrow().is_empty()
+    }
+
     /// Parses a store or a part of it: `STORE` or `STORE@COLUMN=VALUE`.
     fn parse(text: &str, observer: &'a dyn Observer) -> Result<StorePart<'a>> {
-        let whole_store = StorePart { store: PathBuf::from(text), filter: None, observer };
+        let whole_store = StorePart::new(PathBuf::from(text), None, observer);
         if Store::open(&whole_store.store).is_ok() {
             return Ok(whole_store);
         }
@@ -271,7 +297,8 @@ impl<'a> StorePart<'a> {
         })?;
         let store = PathBuf::from(store);
         open_existing(&store)?;
-        Ok(StorePart { store, filter: Some((column, value.to_owned())), observer })
+        let value = column.normalise_value(value);
+        Ok(StorePart::new(store, Some((column, value)), observer))
     }
 
     /// Returns the selected nightly run.
@@ -310,7 +337,8 @@ impl<'a> StorePart<'a> {
 
     fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<Selection> {
         let records = open_existing(&self.store)?.select_records(Choose::All).map_err(store_failure)?;
-        note_damage(records.damage(), self.observer);
+        let is_new = |damaged: &&Damage| self.damage.borrow_mut().insert(damaged.to_string());
+        note_damage(&records.damage().iter().filter(is_new).cloned().collect::<Vec<_>>(), self.observer);
         let mut selection = Selection::default();
         for record in records {
             let record = record.map_err(store_failure)?;
@@ -330,7 +358,10 @@ impl<'a> StorePart<'a> {
     fn no_record(&self, selection: &Selection) -> Failure {
         let failure = Failure::usage(format!("`{}` selects no record", self.text()));
         let Some((column, value)) = self.filter.as_ref().filter(|_| selection.has_rejected) else {
-            return failure.with_hint("the store is empty; `opcollect dataset stats` shows the contents of a store");
+            return failure.with_hint(match self.is_damaged() {
+                true => "all its files are damaged; `opcollect dataset verify` describes the damage",
+                false => "the store is empty; `opcollect dataset stats` shows the contents of a store",
+            });
         };
         let others = || selection.others.iter().map(String::as_str);
         let list = || match others().map(|other| format!("`{other}`")).collect::<Vec<_>>() {
@@ -388,5 +419,15 @@ mod tests {
         // A folder of this name precedes a night.
         assert_eq!(title("all@night=late", "store@host=a"), "Drift from all@night=late to store@host=a");
         assert_eq!(page_title(&part("store"), None), "Drift of store");
+    }
+
+    #[test]
+    fn floats_select_records_in_any_form() {
+        let column = |name: &str| COLUMNS.iter().find(|column| column.name == name).expect(name).id;
+        let value = |name: &str, value: &str| FilterColumn::Column(column(name)).normalise_value(value);
+        assert_eq!((value("build_ms", "12.0"), value("build_ms", "1.5e1")), ("12".to_owned(), "15".to_owned()));
+        assert_eq!((value("run_id", "007"), value("threads", "2")), ("007".to_owned(), "2".to_owned()));
+        let record = Record { build_ms: Some(12.0), ..Record::default() };
+        assert_eq!(FilterColumn::Column(ColumnId::build_ms).column_text(&record).as_deref(), Some("12"));
     }
 }

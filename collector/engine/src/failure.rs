@@ -1,6 +1,7 @@
 //! Errors for users: what failed, where, what to do, and the exit code for scripts.
 
 use std::fmt;
+use std::path::Path;
 use targets::Refusal;
 
 /// An error that ends a command.
@@ -39,6 +40,12 @@ impl Failure {
     /// Creates an error for a problem of the machine or the installation.
     pub fn environment(error: impl fmt::Display) -> Failure {
         Failure { kind: Kind::Environment, message: error.to_string(), hint: None }
+    }
+
+    /// Creates an error for a file or folder that cannot be used; `doing` is for example `write`.
+    pub fn of_file(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+        let what = format!("cannot {doing} `{}`", path.display());
+        move |error| Failure::environment(format!("{what}: {error}"))
     }
 
     /// Creates a failure from the reason why a target cannot be used.

@@ -103,7 +103,9 @@ fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let text = models::files::read_bounded_text(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
+    let keys: HashSet<Key> =
+        lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect::<Result<_>>()?;
+    if keys.is_empty() { Err(wrong("the file has no keys".to_owned())) } else { Ok(keys) }
 }
 
 fn agreed_keys(stores: &[PathBuf]) -> Result<HashSet<Key>> {

@@ -31,7 +31,7 @@ impl StateFile {
     /// Replaces the value in the file atomically.
     pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
         let folder = self.0.parent().expect("a state file has a parent folder");
-        std::fs::create_dir_all(folder).map_err(Failure::environment)?;
+        std::fs::create_dir_all(folder).map_err(Failure::of_file("create", folder))?;
         let text = serde_json::to_vec(value).map_err(Failure::environment)?;
         datasets::output::write_file(&self.0, text).map_err(|error| Failure::environment(format_chain(&error)))
     }

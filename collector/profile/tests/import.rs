@@ -247,6 +247,20 @@ fn operators_of_a_trace_are_rows_of_the_dataset() {
     assert_eq!(records, again, "the same trace gives the same records");
 }
 
+#[test]
+fn slices_that_end_before_they_start_are_skipped() {
+    let imported = read_text(
+        r#"{"traceEvents": [
+        {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":5e15,"dur":-3},
+        {"ph":"B","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":9},
+        {"ph":"E","pid":1,"tid":1,"ts":8},
+        {"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":1,"ts":10,"dur":2}
+        ]}"#,
+    );
+    assert_eq!(imported.profile.notes, ["skipped 2 slices that end before they start"]);
+    assert_eq!(compute_averages(&imported.profile, Grouping::default()).rows.len(), 1);
+}
+
 /// Two events of 146 years each exceed the limit of sums.
 #[test]
 fn times_beyond_the_limit_are_omitted() {

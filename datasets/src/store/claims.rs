@@ -12,9 +12,10 @@
 use super::Store;
 use super::identity::{Identity, Maker, create_own};
 use super::lease::Renewal;
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::files::{list_matching, make_folder, remove_if_exists};
 use crate::holder::{self, Holder};
+use crate::layout::MARKER;
 use crate::record::key::Key;
 use nix::fcntl::OFlag;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -79,7 +80,10 @@ impl Claims {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
         let turn = options.open(&turn_path);
-        let mut turn = turn.context("opening", &turn_path)?;
+        let mut turn = turn.context("opening", &turn_path).map_err(|error| match self.folder.parent() {
+            Some(root) if !root.join(MARKER).exists() => Error::Gone { folder: root.to_owned() },
+            _ => error,
+        })?;
         let _ = turn.lock();
         let earlier = read_turn(&mut turn).context("reading", &turn_path)?;
         self.append_bytes(b"\n")?;

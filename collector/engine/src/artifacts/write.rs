@@ -144,13 +144,15 @@ impl NewFolder {
 
     fn write_hashed(&self, bytes: &[u8], suffix: &str) -> Result<String> {
         let name = format!("{}.{suffix}", &blake3::hash(bytes).to_hex()[..32]);
-        fs::write(self.0.path().join(&name), bytes).map_err(Failure::environment)?;
+        let path = self.0.path().join(&name);
+        fs::write(&path, bytes).map_err(Failure::of_file("write", &path))?;
         Ok(name)
     }
 
     fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
         let text = sealed::seal_json(plan).map_err(Failure::environment)?;
-        fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;
+        let path = self.0.path().join(PLAN);
+        fs::write(&path, text).map_err(Failure::of_file("write", &path))?;
         self.0.finish(out)
     }
 }

@@ -123,7 +123,7 @@ impl Sentinels {
         let has_own_copy =
             copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
         if !has_own_copy && copy.exists() {
-            std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
+            std::fs::remove_dir_all(copy).map_err(Failure::of_file("remove", copy))?;
         }
         Ok(has_own_copy)
     }
@@ -131,7 +131,7 @@ impl Sentinels {
     fn store_built(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_files(built)?)?;
         let parent = self.folder.parent().expect("the folder of sentinels is below the store");
-        std::fs::create_dir_all(parent).map_err(Failure::environment)?;
+        std::fs::create_dir_all(parent).map_err(Failure::of_file("create", parent))?;
         let atomic_folder = AtomicFolder::create_temporary(&self.folder)?;
         copy_files(built, atomic_folder.path())?;
         atomic_folder.finish(&self.folder)
@@ -144,7 +144,7 @@ impl Sentinels {
         }
         let stamp = format!("set-aside-{}", record::now_us());
         let aside = self.folder.with_file_name(stamp);
-        std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
+        std::fs::rename(&self.folder, &aside).map_err(Failure::of_file("move", &self.folder))?;
         self.notes.push(format!(
             "the store's sentinels were not built on this machine, or were changed: they were moved to `{}` and \
              rebuilt, so their series of times starts again",
@@ -156,7 +156,7 @@ impl Sentinels {
     fn build_sentinels(&mut self, folder: &Path, left: Duration, signal: &AtomicUsize) -> Result<()> {
         let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let text = toml::to_string(&self.config).map_err(Failure::environment)?;
-        std::fs::write(file.path(), text).map_err(Failure::environment)?;
+        std::fs::write(file.path(), text).map_err(Failure::of_file("write", file.path()))?;
         let (config, folder) = (file.path().display().to_string(), folder.display().to_string());
         let arguments = ["build", "--config", &config, "--out", &folder].map(str::to_owned);
         let ended = SliceProcess::start(&self.program, &arguments)?.finish(left, signal)?;
@@ -176,9 +176,9 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
     const MAX_FILES: usize = 1000;
     const MAX_BYTES: u64 = 64 << 20;
     let (mut paths, mut bytes) = (Vec::new(), 0);
-    for entry in std::fs::read_dir(folder).map_err(Failure::environment)? {
-        let entry = entry.map_err(Failure::environment)?;
-        let found = entry.path().symlink_metadata().map_err(Failure::environment)?;
+    for entry in std::fs::read_dir(folder).map_err(Failure::of_file("list", folder))? {
+        let entry = entry.map_err(Failure::of_file("list", folder))?;
+        let found = entry.path().symlink_metadata().map_err(Failure::of_file("read", &entry.path()))?;
         bytes += found.len();
         paths.push(entry.path());
         if !found.is_file() || paths.len() > MAX_FILES || bytes > MAX_BYTES {
@@ -193,10 +193,10 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn copy_files(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to).map_err(Failure::environment)?;
+    std::fs::create_dir_all(to).map_err(Failure::of_file("create", to))?;
     for path in list_files(from)? {
         let name = path.file_name().unwrap_or_default();
-        std::fs::copy(&path, to.join(name)).map_err(Failure::environment)?;
+        std::fs::copy(&path, to.join(name)).map_err(Failure::of_file("write", &to.join(name)))?;
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ fn hash_files(folder: &Path) -> Result<String> {
     let names = list_files(folder)?;
     let mut hasher = blake3::Hasher::new();
     for path in names {
-        let bytes = std::fs::read(&path).map_err(Failure::environment)?;
+        let bytes = std::fs::read(&path).map_err(Failure::of_file("read", &path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
         hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);

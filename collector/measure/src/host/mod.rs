@@ -7,6 +7,7 @@ pub mod command;
 mod example;
 pub mod exclusive;
 mod facts;
+pub mod file_size;
 mod files;
 mod floor;
 mod load;

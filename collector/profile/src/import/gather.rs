@@ -46,6 +46,8 @@ pub struct Gather {
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
     unended: u64,
+    /// Number of slices that end before they start.
+    negative: u64,
     total_ns: u64,
     total_bytes: u64,
     /// Number of spans and memory events that were dropped because a sum would exceed its limit.
@@ -73,6 +75,7 @@ impl Gather {
             memory: Vec::new(),
             steps: Vec::new(),
             unended: 0,
+            negative: 0,
             total_ns: 0,
             total_bytes: 0,
             too_large: 0,
@@ -82,7 +85,9 @@ impl Gather {
     pub fn add_event(&mut self, event: &Event<'_>) -> Result<(), Full> {
         match event.kind {
             Sort::Slice(length) => match self.classify_slice(event)? {
-                Some(raw_call) => self.push_span(raw_call, event.track, (event.at_ns, event.at_ns + length.max(0))),
+                Some(raw_call) => {
+                    self.push_span(raw_call, event.track, (event.at_ns, event.at_ns.saturating_add(length)))
+                }
                 None => Ok(()),
             },
             Sort::Begin => {
@@ -96,9 +101,7 @@ impl Gather {
                 Ok(())
             }
             Sort::End => match self.open.get_mut(&event.track).and_then(Vec::pop) {
-                Some((Some(raw_call), start_ns)) => {
-                    self.push_span(raw_call, event.track, (start_ns, event.at_ns.max(start_ns)))
-                }
+                Some((Some(raw_call), start_ns)) => self.push_span(raw_call, event.track, (start_ns, event.at_ns)),
                 _ => Ok(()),
             },
             Sort::Instant if event.name == MEMORY => self.add_allocation(event),
@@ -109,6 +112,10 @@ impl Gather {
     fn push_span(&mut self, raw_call: RawCall, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
         if self.spans.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "spans"));
+        }
+        if end_ns < start_ns {
+            self.negative += 1;
+            return Ok(());
         }
         let total_ns = self.total_ns.saturating_add(end_ns.abs_diff(start_ns));
         if total_ns > SUM_MAX {
@@ -229,9 +236,12 @@ impl Gather {
         let spans = nest::nest_spans(self.spans, &tracks, &self.operators, zero, &steps, lift);
         self.memory.sort_by_key(|event| event.0);
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
-        let unended = (unended > 0).then(|| format!("skipped {unended} slices without an end"));
-        let too_large = self.too_large;
-        let too_large = (too_large > 0).then(|| format!("skipped {too_large} times or sizes that exceed the limit"));
+        let skipped = [
+            (unended, "slices without an end"),
+            (self.negative, "slices that end before they start"),
+            (self.too_large, "times or sizes that exceed the limit"),
+        ];
+        let skipped = skipped.iter().filter(|(count, _)| *count > 0);
         Profile {
             model,
             source: Source::Imported,
@@ -246,7 +256,7 @@ impl Gather {
             steps,
             spans,
             memory: convert_memory(&self.memory, zero),
-            notes: unended.into_iter().chain(too_large).collect(),
+            notes: skipped.map(|(count, what)| format!("skipped {count} {what}")).collect(),
             ..Profile::default()
         }
     }
