@@ -115,7 +115,7 @@ fn claims_of_other_processes_are_awaited() {
     let mut claims = store.create_claims().expect("a new store takes claims");
     claims.claim_free(&keys[..4]).expect("no other process claims");
     // A campaign without remaining time reports what is missing, and which processes have claimed it.
-    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
+    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 8"))).expect(1);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), ran.json()["outcomes"]["left"].as_u64()), (6, 0, Some(4)), "{ran}");
     assert!(ran.stderr.contains("the remaining work is claimed by other processes, which may have ended: `"), "{ran}");
     let mut waiting = start(bench.opcollect(&format!("{FEW} --store store --json")));
@@ -137,7 +137,7 @@ fn claims_of_a_dead_machine_expire() {
     std::fs::create_dir_all(store.root().join("claims")).expect("a folder");
     let claim = store.root().join("claims/1-2-otherboot.txt");
     std::fs::write(&claim, keys[..4].iter().map(|key| format!("{key}\n")).collect::<String>()).expect("a file");
-    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
+    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 8"))).expect(1);
     assert!(ran.stderr.contains("1-2-otherboot.txt"), "{ran}");
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     let file = std::fs::File::options().append(true).open(&claim).expect("it is there");

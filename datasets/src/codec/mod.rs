@@ -52,7 +52,7 @@ impl Format {
 
     /// Returns the format of a file extension.
     pub fn of_path(path: &Path) -> Option<Format> {
-        path.extension().and_then(|extension| extension.to_str()).and_then(Format::from_name)
+        Format::from_name(&path.extension()?.to_str()?.to_ascii_lowercase())
     }
 }
 

@@ -250,6 +250,7 @@ pub fn check_events(events: &[String]) -> Result<(), String> {
         Some(name) if name.starts_with("PAPI_") || name.contains("::") => {
             Err(format!("there is no counter `{name}`; write a PAPI event as `papi:{name}`"))
         }
+        Some(name) if name == "none" => Err("`none` disables counters; omit it or the other names".to_owned()),
         Some(name) if name.starts_with("perf:") => {
             Err(format!("`{name}` is not a raw perf event; write `perf:r` followed by hexadecimal digits"))
         }
@@ -281,6 +282,7 @@ mod tests {
     fn a_counter_that_nobody_knows_is_refused_with_the_nearest() {
         let told = |name: &str| check_events(&["cycles".to_owned(), name.to_owned()]).expect_err("it is unknown");
         assert!(told("foo").starts_with("there is no counter `foo` ("), "{}", told("foo"));
+        assert_eq!(told("none"), "`none` disables counters; omit it or the other names");
         assert!(told("cycle").contains("did you mean `cycles`?"), "{}", told("cycle"));
         assert!(told("gpu_power_watt").contains("did you mean `gpu_power_watts`"), "{}", told("gpu_power_watt"));
         assert!(told("PAPI_TOT_CYC").ends_with("`papi:PAPI_TOT_CYC`"), "{}", told("PAPI_TOT_CYC"));
