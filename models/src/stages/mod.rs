@@ -8,7 +8,7 @@
 mod rules;
 
 use crate::{Class, Graph, Plan, ValueId, choice};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 choice! {
     /// How operators share the cores, or the streams of a GPU.
@@ -46,12 +46,19 @@ pub struct Stage {
 pub struct Promise {
     /// Predicted time of the plan.
     pub time_ns: f64,
-    /// Lower bound of the 90 % prediction interval.
+    /// Lower bound of the 90 % prediction interval; NaN if the interval is unknown.
+    #[serde(deserialize_with = "number_or_nan")]
     pub low_ns: f64,
-    /// Upper bound of the 90 % prediction interval.
+    /// Upper bound of the 90 % prediction interval; NaN if the interval is unknown or the time is only a lower bound.
+    #[serde(deserialize_with = "number_or_nan")]
     pub high_ns: f64,
     /// Predicted time of sequential execution on all cores.
     pub sequential_ns: f64,
+}
+
+/// Reads `null`, which JSON has for NaN, as NaN.
+fn number_or_nan<'de, D: Deserializer<'de>>(reader: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or(f64::NAN))
 }
 
 /// A complete stage plan of a model.

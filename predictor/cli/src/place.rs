@@ -2,7 +2,7 @@
 
 use crate::installation::predictor_file;
 use crate::options::{NetworkFlags, parse_not_negative};
-use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::placement::{Edge, Placement};
 use predictor::origin::Origin;
@@ -96,17 +96,18 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     let notes = pages::describe_placement(&table, &instance, &found, arguments.off.zip(promised));
     print_text(arguments.json, &placement_text(&table, &found, &notes))?;
     write_output(page, || pages::placement_page(&subject, &table, &instance, &found, &notes).into_bytes())?;
+    let lower_bounds = count_lower_bounds(&table, &found);
     if arguments.json {
         let report = json!({
             "operators": table.operators, "devices": table.devices, "placement": found,
             "is_equilibrium": found.is_equilibrium(), "ratio_most": found.ratio_most(), "promise": promised,
             "times_ns": table.times_ns, "intervals_ns": table.intervals_ns, "source": table.source,
             "makespan_ends": makespan_ends(&table, &instance, &found),
-            "lower_bounds": count_lower_bounds(&table, &found),
+            "lower_bounds": lower_bounds,
         });
         print_json(&report)?;
     }
-    Ok(DONE)
+    Ok(if lower_bounds > 0 { DONE_WITH_LOSSES } else { DONE })
 }
 
 /// Returns what is placed, its times and its dependencies.

@@ -81,7 +81,7 @@ fn write_plan(
             &json!({ "plan": found, "stages": found.stages.stages, "versions": versions, "this_host": this_host }),
         )?;
     }
-    Ok(if *is_damaged { DONE_WITH_LOSSES } else { DONE })
+    Ok(if *is_damaged || !found.lower_bounds.is_empty() { DONE_WITH_LOSSES } else { DONE })
 }
 
 struct PlanOfTimes {

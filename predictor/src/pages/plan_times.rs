@@ -24,25 +24,30 @@ pub struct PlanFacts {
 /// Describes a plan, given the versions of its measured times, and predictor and machine of its predicted ones.
 pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option<&str>) -> PlanFacts {
     let NetworkPlan { promise, model, parallel, cores, .. } = found;
+    let time = match (plan_interval(found), found.is_lower_bound()) {
+        (Some((low_ns, high_ns)), _) => {
+            format!("{} expected (90 % between {})", format_duration(promise.time_ns), format_range(low_ns, high_ns))
+        }
+        (None, true) => format!("{}, a lower bound", found.describe_ns(promise.low_ns)),
+        (None, false) => format!("{} expected, without an interval", format_duration(promise.time_ns)),
+    };
     let headline = format!(
-        "{model}: {} on {}, {} expected (90 % between {})",
+        "{model}: {} on {}, {time}",
         match (parallel, found.stages_side_by_side) {
             (models::Parallel::Sequential, _) => "one operator after the other",
             (_, 0) => "one operator after the other, each with its best core count,",
             (models::Parallel::Stream | models::Parallel::Full, _) => "concurrent groups",
         },
         format_count(*cores, "core"),
-        format_duration(promise.time_ns),
-        format_range(promise.low_ns, promise.high_ns),
     );
     let best = match is_best(found) {
         true => String::new(),
-        false => format!(", the fastest stages {}", format_duration(found.best_ns)),
+        false => format!(", the fastest stages {}", found.describe_ns(found.best_ns)),
     };
     let others = format!(
         "one operator after the other on all cores {}{best}, critical path {}",
-        format_duration(promise.sequential_ns),
-        format_duration(found.critical_ns)
+        found.describe_ns(promise.sequential_ns),
+        found.describe_ns(found.critical_ns)
     );
     let concurrent = match found.stages_side_by_side {
         0 => "without".to_owned(),
@@ -64,6 +69,15 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
     let mut lines = vec![("why", found.why.clone()), ("comparison", others), ("stages", stages)];
     lines.extend(describe_concurrency(found).map(|text| ("concurrency", text)));
     lines.push(("times", times));
+    if !found.lower_bounds.is_empty() {
+        let bounds = format!(
+            "{} of the time are lower bounds, because the training data lacks {} of {} operators",
+            format_percent(found.bound_share),
+            found.lower_bounds.len(),
+            found.calls.len()
+        );
+        lines.push(("bounds", bounds));
+    }
     PlanFacts { headline, lines }
 }
 
@@ -98,6 +112,7 @@ struct PlanBar {
     time_ns: f64,
     interval_ns: Option<(f64, f64)>,
     is_plan: bool,
+    is_bound: bool,
 }
 
 /// Returns the 90 % interval of the plan, if it is known.
@@ -155,9 +170,11 @@ fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
     // A plan that is sequential execution has no second bar.
     let is_other = (promise.sequential_ns - promise.time_ns).abs() > 0.001 * promise.time_ns;
     let name_of_plan = if is_other { "this plan, expected" } else { "this plan, sequential on all cores" };
-    let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
+    let bar =
+        |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false, is_bound: found.is_lower_bound() };
     let plan = PlanBar { interval_ns: plan_interval(found), is_plan: true, ..bar(name_of_plan, promise.time_ns) };
-    let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
+    let measured =
+        measured_ns.map(|time_ns| PlanBar { is_plan: true, is_bound: false, ..bar("this plan, measured", time_ns) });
     let best = (!is_best(found)).then(|| bar("fastest stages, gain too small", found.best_ns));
     let sequential = is_other.then(|| bar("sequential on all cores", promise.sequential_ns));
     let critical = bar("critical path, lower bound", found.critical_ns);
@@ -189,7 +206,7 @@ impl PlanBar {
     fn describe(&self) -> String {
         let interval =
             self.interval_ns.map_or(String::new(), |(low, high)| format!(", 90 %: {}", format_range(low, high)));
-        format!("{}{interval}", format_duration(self.time_ns))
+        format!("{}{}{interval}", if self.is_bound { "≥ " } else { "" }, format_duration(self.time_ns))
     }
 
     fn draw_bar(&self, middle: f64, scale: &Scale) -> String {
@@ -274,6 +291,8 @@ mod tests {
             states: 1,
             is_exact: true,
             measured_share: 0.0,
+            lower_bounds: Vec::new(),
+            bound_share: 0.0,
             best_ns: 100.0,
             slower_on_all: 0,
             barrier_ns: 1e3,
@@ -295,6 +314,22 @@ mod tests {
         let parts = line(&found, "concurrency").expect("concurrent groups");
         assert!(parts.contains("slowdown by shared memory bandwidth") && parts.contains("1.00 µs to start"), "{parts}");
         assert_eq!(line(&NetworkPlan { stages_side_by_side: 0, ..found }, "concurrency"), None);
+    }
+
+    #[test]
+    fn lower_bounds_are_neither_expected_nor_given_an_interval() {
+        let calls = vec!["conv3d".to_owned(), "relu".to_owned()];
+        let found = NetworkPlan { lower_bounds: vec![0], bound_share: 0.9, calls, ..plan(100.0, f64::NAN) };
+        let PlanFacts { headline, lines } = describe_plan(&found, &[], None);
+        assert!(headline.ends_with("≥ 100 ns, a lower bound"), "{headline}");
+        let bounds = "90.0 % of the time are lower bounds, because the training data lacks 1 of 2 operators";
+        assert!(lines.contains(&("bounds", bounds.to_owned())), "{lines:?}");
+        assert!(lines[1].1.starts_with("one operator after the other on all cores ≥ 120 ns"), "{lines:?}");
+        let unknown = describe_plan(&plan(f64::NAN, f64::NAN), &[], None).headline;
+        assert!(unknown.ends_with("100 ns expected, without an interval"), "{unknown}");
+        let written = serde_json::to_string(&found.promise).expect("a promise");
+        let read: Promise = serde_json::from_str(&written).expect("a promise without an upper end");
+        assert!(read.low_ns == 100.0 && read.high_ns.is_nan(), "{written}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads co-runs, fits the interference model to their slowdowns, and evaluates it on held-out operators.
 
-use super::demand::{Time, cache_bytes, task_demand};
+use super::demand::{Time, TimeSource, cache_bytes, task_demand};
 use super::versions::select_versions;
 use crate::error::{Error, Result};
 use datasets::store::Records;
@@ -218,7 +218,7 @@ impl CoRuns {
             let own = rows.iter().filter(|(other, _)| other.task_hash == record.task_hash);
             let alone: Vec<f64> = own.clone().map(|(_, row)| row.alone_ns).collect();
             let alone_ns = median_of(&alone);
-            let time = Time { time_ns: alone_ns, low_ns: alone_ns, high_ns: alone_ns, is_measured: true };
+            let time = Time { time_ns: alone_ns, low_ns: alone_ns, high_ns: alone_ns, source: TimeSource::Measured };
             let machine =
                 Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
             let pair = |own: &str, other: &str| {

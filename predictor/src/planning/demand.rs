@@ -4,13 +4,22 @@ use datasets::{Peaks, Record};
 use models::Task;
 use planners::interference::{Demand, Machine};
 
-/// A time with its 90 % interval.
+/// A time with its 90 % interval, whose ends are NaN if they are unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
     pub time_ns: f64,
     pub low_ns: f64,
+    /// NaN for a lower bound of a time, which has no upper end.
     pub high_ns: f64,
-    pub is_measured: bool,
+    pub source: TimeSource,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSource {
+    Measured,
+    Predicted,
+    /// A lower bound, because the training data lacks the operator.
+    Bound,
 }
 
 /// Assumed size of the last-level cache if no record states it.

@@ -1,7 +1,8 @@
 //! Plans a whole model: sequential or concurrent execution, cores of each operator, time, and reason of the choice.
 
-use super::times::{Time, Times, task_demand};
+use super::times::{Time, TimeSource, Times, task_demand};
 use crate::error::{Error, Result};
+use crate::queries::MAX_BOUND_SHARE;
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
@@ -28,6 +29,10 @@ pub struct NetworkPlan {
     pub states: usize,
     pub is_exact: bool,
     pub measured_share: f64,
+    /// Calls for which only a lower bound of the time is known, because the training data lacks their operators.
+    pub lower_bounds: Vec<usize>,
+    /// Share of these calls in the time.
+    pub bound_share: f64,
     /// Predicted time of the best plan with concurrent stages, whether or not it was chosen.
     pub best_ns: f64,
     pub slower_on_all: usize,
@@ -59,13 +64,18 @@ impl Alternative {
 }
 
 impl NetworkPlan {
+    /// Returns whether the time of the plan is only a lower bound, as for the total of a prediction.
+    pub fn is_lower_bound(&self) -> bool {
+        self.bound_share > MAX_BOUND_SHARE
+    }
+
     /// Returns a table row for each group: stage, time, cores, number of calls, names.
     pub fn stage_rows(&self) -> Vec<[String; 5]> {
         let mut rows = Vec::new();
         for (number, stage) in self.stages.stages.iter().enumerate() {
             for (place, group) in stage.groups.iter().enumerate() {
                 let (number, time) = match place {
-                    0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
+                    0 => (number.to_string(), stage.time_ns.map_or_else(String::new, |ns| self.describe_ns(ns))),
                     _ => (String::new(), String::new()),
                 };
                 let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
@@ -73,6 +83,11 @@ impl NetworkPlan {
             }
         }
         rows
+    }
+
+    /// Formats a time that the plan predicts, marked if it is only a lower bound.
+    pub fn describe_ns(&self, time_ns: f64) -> String {
+        format!("{}{}", if self.is_lower_bound() { "≥ " } else { "" }, format_duration(time_ns))
     }
 
     /// Names the first three of the given calls.
@@ -123,18 +138,20 @@ impl TaskTimes<'_> {
         let (mut halves, mut sum_ns): (BTreeMap<K, f64>, f64) = (BTreeMap::new(), 0.0);
         for call in &cut.calls {
             let time = &self.of_tasks[call.task][cores - 1];
-            *halves.entry(key(call.task)).or_default() += half_width(time);
+            // A lower bound has no upper end.
+            if time.source != TimeSource::Bound {
+                *halves.entry(key(call.task)).or_default() += half_width(time);
+            }
             sum_ns += time.time_ns;
         }
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
-    fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
-        let total_ns = |is_wanted: fn(&Time) -> bool| {
-            let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
-            times.filter(|time| is_wanted(time)).fold(0.0, |sum, time| sum + time.time_ns)
-        };
-        total_ns(|time| time.is_measured) / total_ns(|_| true)
+    /// Returns the share of the times from this source.
+    fn share_of(&self, source: TimeSource, cut: &Plan, cores: usize) -> f64 {
+        let times = || cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
+        let total_ns = times().fold(0.0, |sum, time| sum + time.time_ns);
+        times().filter(|time| time.source == source).fold(0.0, |sum, time| sum + time.time_ns) / total_ns
     }
 }
 
@@ -143,7 +160,11 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, costs: &Costs
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
     // The gain must exceed the error of plans and the uncertainty of the tasks' times.
-    let least_gain = LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
+    let bound_share = known.share_of(TimeSource::Bound, cut, cores);
+    let least_gain = match bound_share > MAX_BOUND_SHARE {
+        true => f64::INFINITY,
+        false => LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above)),
+    };
     let is_known = gain >= least_gain;
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);
@@ -155,8 +176,8 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, costs: &Costs
     };
     let promise = Promise {
         time_ns,
-        low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).min(1.0)),
-        high_ns: time_ns * (1.0 + of_kinds(above)),
+        low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).clamp(0.0, 1.0)),
+        high_ns: if bound_share > MAX_BOUND_SHARE { f64::NAN } else { time_ns * (1.0 + of_kinds(above)) },
         sequential_ns: found.sequential_ns,
     };
     let by_rule = StagePlan::by_rule(graph, cut, cores, Parallel::Sequential);
@@ -173,7 +194,11 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, costs: &Costs
         critical_ns: found.critical_ns,
         states: found.states,
         is_exact: found.is_exact,
-        measured_share: known.measured_share(cut, cores),
+        measured_share: known.share_of(TimeSource::Measured, cut, cores),
+        lower_bounds: (0..cut.calls.len())
+            .filter(|&call| known.of_tasks[cut.calls[call].task][cores - 1].source == TimeSource::Bound)
+            .collect(),
+        bound_share,
         best_ns: found.time_ns,
         slower_on_all,
         barrier_ns: costs.barrier_ns,
@@ -226,7 +251,10 @@ fn explain_choice(
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
     let cause = if least_gain > LEAST_GAIN { "because these times are uncertain" } else { "about the error of plans" };
-    let least = format!("at least {:.1} % is required, {cause}", 100.0 * least_gain);
+    let least = match least_gain.is_finite() {
+        true => format!("at least {:.1} % is required, {cause}", 100.0 * least_gain),
+        false => "no gain is certain, because too many of these times are lower bounds".to_owned(),
+    };
     let above = format!("{less} than one operator after the other; {least}");
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {

@@ -1,7 +1,7 @@
 //! Times of operators by number of cores, from records or a predictor, and the shared resources of their host.
 
 use super::coruns::CoRuns;
-pub use super::demand::{Time, task_demand};
+pub use super::demand::{Time, TimeSource, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
 use super::versions::select_versions;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use datasets::{
     CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose_records, find_fastest,
     middle_of,
 };
-use learn::predictor::Predictor;
+use learn::predictor::{Basis, Prediction, Predictor};
 use models::{Task, TaskUse};
 use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -161,7 +161,7 @@ fn rank_schedules(attempts: &[&Record]) -> Vec<(String, Time)> {
         let record = middle_of(&attempts)?;
         let time_ns = record.median_ns?;
         let half = record.uncertainty().unwrap_or(0.25).min(1.0) * time_ns;
-        let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, is_measured: true };
+        let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, source: TimeSource::Measured };
         let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.as_text().to_owned());
         Some((Some(key) != first, schedule, time))
     });
@@ -180,6 +180,12 @@ fn check_threads(predictor: &Predictor, setting: &Setting, threads: usize, cores
         "--threads {cores} is outside of the training range (threads: {threads}, training range {range}); measure the \
          operators on {threads} threads and give --data, or use at most --threads {most}"
     )))
+}
+
+fn predicted_time(prediction: &Prediction) -> Time {
+    let Prediction { time_ns, low_ns, high_ns, .. } = *prediction;
+    let source = if prediction.basis == Basis::Bound { TimeSource::Bound } else { TimeSource::Predicted };
+    Time { time_ns, low_ns, high_ns, source }
 }
 
 impl Times<'_> {
@@ -203,9 +209,7 @@ impl Times<'_> {
                 let setting = Setting { threads: Some(threads as f64), ..setting.clone() };
                 let predictions = queries::predict_model(predictor, &operators, &setting)?;
                 for (task, answered) in missing.into_iter().zip(predictions) {
-                    let one = answered.prediction;
-                    let (low_ns, high_ns) = (one.low_ns.min(one.time_ns), one.high_ns.max(one.time_ns));
-                    found[task][threads - 1] = Some(Time { time_ns: one.time_ns, low_ns, high_ns, is_measured: false });
+                    found[task][threads - 1] = Some(predicted_time(&answered.prediction));
                 }
             }
         }

@@ -7,7 +7,8 @@ mod totals;
 pub use networks::{ModelSource, NetworkQuestion, is_network, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
 pub use totals::{
-    HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total_time, widest_kind,
+    HeldOutErrors, InPlaceTotal, MAX_BOUND_SHARE, Run, Total, WidestKind, held_out_errors, in_place_total, total_time,
+    widest_kind,
 };
 
 use crate::devices;
@@ -138,7 +139,9 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
     match mapping.filter(|_| !text.contains(':')) {
         Some(mapping) => {
             let work = mapping.work_from_columns(text, &sizes).map_err(|problem| unreadable_operator(text, problem))?;
-            let sizes: Vec<String> = sizes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let columns = mapping.columns_of(text);
+            let sizes = sizes.iter().filter(|(name, _)| columns.contains(name));
+            let sizes: Vec<String> = sizes.map(|(name, value)| format!("{name}={value}")).collect();
             let text_whole = format!("{text}:{}", sizes.join(","));
             Ok((Operator { name: text.to_owned(), text: text_whole, work, count: 1 }, setting))
         }

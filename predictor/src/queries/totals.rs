@@ -55,7 +55,7 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
 }
 
 /// Maximum share of lower bounds in a total's time; with a larger share, the total has no upper end.
-const MAX_BOUND_SHARE: f64 = 0.1;
+pub const MAX_BOUND_SHARE: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Total {
@@ -101,12 +101,23 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
     let hidden_ns = run.overlap * f64::min(starting, running);
     let time_ns = starting + running - hidden_ns;
     let off = |of: fn(&(f64, f64)) -> f64| halves.values().map(|half| of(half).powi(2)).sum::<f64>().sqrt();
+    // The stated dispatch times are certain.
+    let dispatch_ns = calls as f64 * run.dispatch_ns;
+    let operators_ns = starting + running - dispatch_ns;
+    // At both ends, as for the expected time, dispatch overlaps only with the rest of the operators' times.
+    let time_of = |operators_ns: f64| {
+        let own_start_ns = operators_ns.min(starting - dispatch_ns);
+        let (starting, running) = (own_start_ns + dispatch_ns, operators_ns - own_start_ns);
+        starting + running - run.overlap * f64::min(starting, running)
+    };
     Total {
         time_ns,
-        // The stated dispatch times are certain.
-        low_ns: (time_ns - off(|half| half.0)).max(calls as f64 * run.dispatch_ns),
-        high_ns: if bounds_ns > MAX_BOUND_SHARE * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
-        operators_ns: starting + running - calls as f64 * run.dispatch_ns,
+        low_ns: time_of((operators_ns - off(|half| half.0)).max(0.0)).min(time_ns),
+        high_ns: match off(|half| half.1) {
+            off_ns if bounds_ns > MAX_BOUND_SHARE * time_ns || off_ns.is_nan() => f64::NAN,
+            off_ns => time_of(operators_ns + off_ns).max(time_ns),
+        },
+        operators_ns,
         dispatch_ns: starting,
         hidden_ns,
         calls,
@@ -233,6 +244,19 @@ mod tests {
         assert_eq!(of(100.0, 1.0).time_ns, 360.0);
         // 20 off for one kind, 5 for the other.
         assert!((of(0.0, 0.0).high_ns - 250.0 - 425f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn dispatch_that_nothing_hides_is_in_both_ends() {
+        let (operators, predictions) = asked(&[(100.0, 2), (50.0, 1)]);
+        let total = total_time(&operators, &predictions, &Run { dispatch_ns: 100.0, overlap: 1.0 });
+        assert_eq!((total.time_ns, total.low_ns, total.high_ns), (360.0, 360.0, 360.0));
+        let total = total_time(&operators, &predictions, &Run { dispatch_ns: 0.0, overlap: 1.0 });
+        let off = 425f64.sqrt();
+        assert!(
+            (total.low_ns - (190.0 - off)).abs() < 1e-9 && (total.high_ns - (190.0 + off)).abs() < 1e-9,
+            "{total:?}"
+        );
     }
 
     proptest! {

@@ -130,12 +130,27 @@ impl Mapping {
         if let Some(problem) = mapping.time.unit_contradiction() {
             return Err(Error::table_error(path, problem));
         }
+        if let Some(problem) = mapping.leaking_size() {
+            return Err(Error::table_error(path, problem));
+        }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
                 Err(Error::table_error(path, format!("a figure of the device `{name}` is not a positive number")))
             }
             None => Ok(mapping),
         }
+    }
+
+    /// Describes a size that is known only after the run, which queries lack.
+    fn leaking_size(&self) -> Option<String> {
+        let late = || [&self.time.column].into_iter().chain(&self.cv).chain(&self.choice).chain(&self.after_run);
+        self.operators.iter().find_map(|(operator, shape)| {
+            let (word, column) =
+                shape.size_columns().into_iter().find(|(_, column)| late().any(|one| one == column))?;
+            Some(format!(
+                "the column `{column}` is known only after the run and cannot be the size `{word}` of `{operator}`"
+            ))
+        })
     }
 
     pub(super) fn time_column(&self) -> (&str, &'static str) {
@@ -170,11 +185,11 @@ impl Mapping {
         if let [first, ..] = shape.missing_sizes()[..] {
             return Err(format!("the mapping lacks `{first}`"));
         }
-        for size in shape.given_sizes() {
-            if let Size::Column(name) = size
-                && !given.contains_key(name.as_str())
-            {
-                return Err(format!("`{name}` is missing"));
+        for name in shape.given_sizes().filter_map(Size::column_name) {
+            match given.get(name) {
+                None => return Err(format!("`{name}` is missing")),
+                Some(size) if size.fract() != 0.0 => return Err(format!("`{name}` is {size}, not a whole number")),
+                Some(_) => {}
             }
         }
         Ok(shape.work_of(&|name| given.get(name).copied()))
@@ -182,15 +197,18 @@ impl Mapping {
 
     /// Like `work_from_columns`, for a text that names sizes of one operator; rows of tables have those of all operators.
     pub fn work_from_sizes(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
-        if let Some((name, size)) = given.iter().find(|(_, size)| size.fract() != 0.0) {
-            return Err(format!("`{name}` is {size}, not a whole number"));
-        }
         let work = self.work_from_columns(operator, given)?;
-        let columns = || self.operators[operator].given_sizes().filter_map(Size::column_name);
-        match given.keys().find(|name| !columns().any(|known| known == **name)) {
-            Some(other) => Err(format!("unknown size `{other}`; {}", names::name_hint(other, columns()))),
+        let columns = self.columns_of(operator);
+        match given.keys().find(|name| !columns.contains(name)) {
+            Some(other) => Err(format!("unknown size `{other}`; {}", names::name_hint(other, columns))),
             None => Ok(work),
         }
+    }
+
+    /// Returns the columns of an operator's sizes.
+    pub fn columns_of(&self, operator: &str) -> Vec<&str> {
+        let shape = self.operators.get(operator);
+        shape.into_iter().flat_map(Shape::given_sizes).filter_map(Size::column_name).collect()
     }
 
     pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
