@@ -36,6 +36,12 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` must contain numbers, but contains `fast`"),
         (MAPPING, good.replace(",100,", ",NaN,"), "no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",inf,"), "no training data (1 rows: time is not a positive number)"),
+        (
+            &*MAPPING.replace("after_run = [\"kernel\"]", "after_run = [\"kernel\", \"k\"]"),
+            good.clone(),
+            "the column `k` is known only after the run and cannot be the size `depth` of `product`",
+        ),
         (MAPPING, good.replace(",100,", ",-3,"), "no training data (1 rows: time is not a positive number)"),
         (MAPPING, good.replace(",64,64,64", ",64,,64"), "no training data (1 rows: sizes are not positive"),
         (MAPPING, good.replace(",100,", ",0.0001,"), "the unit of `time_us` is probably not `us`"),
@@ -57,6 +63,17 @@ fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {
     read(&choice, &table).expect_err("two choices");
     let same = table.replace("fp8", "bf16");
     assert_eq!(read(MAPPING, &same).expect("repeats").rows.len(), 2);
+}
+
+#[test]
+fn repeats_whose_times_contradict_each_other_are_a_warning() {
+    let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,250,1,64,64,64,a\n");
+    let warnings = read(MAPPING, &table).expect("repeats").warnings;
+    assert_eq!(warnings, [""; 0]);
+    let table = format!("{table}product,here,2000,1,64,64,64,a\nproduct,here,90,2,64,64,64,a\n");
+    let warnings = read(MAPPING, &table).expect("contradicting repeats").warnings;
+    let expected = "the rows of 1 of 1 repeated experiments contradict each other";
+    assert!(warnings[0].contains(expected) && warnings[0].contains("up to 20.0"), "{warnings:?}");
 }
 
 #[test]
@@ -211,4 +228,15 @@ fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
         let error = read(&with_memory, &changed(60, change)).expect_err(what).to_string();
         assert!(error.contains(what) && error.contains("depth = \"k\"") && error.contains("`time_us`"), "{error}");
     }
+}
+
+#[test]
+fn rows_of_queries_have_whole_sizes() {
+    let mapping = Mapping::parse_text(&format!("{MAPPING}\n[devices]\n"), std::path::Path::new("m.toml"));
+    let mapping = mapping.expect("a mapping");
+    let sizes = |rows: f64| [("b", 1.0), ("m", rows), ("n", 64.0), ("k", 64.0), ("time_us", 3.5)].into();
+    assert!(mapping.work_from_columns("product", &sizes(64.0)).is_ok());
+    let refused = mapping.work_from_columns("product", &sizes(64.5)).expect_err("half a row");
+    assert_eq!(refused, "`m` is 64.5, not a whole number");
+    assert!(!mapping.columns_of("product").contains(&"time_us"));
 }

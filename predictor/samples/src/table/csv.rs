@@ -314,10 +314,11 @@ fn parse_cell(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {
         return Some(f64::NAN);
     }
-    // Words such as `inf`, which Rust would parse as numbers.
+    // Words such as `infinity`, which Rust would parse as numbers.
     if !matches!(bytes[0], b'0'..=b'9' | b'-' | b'+' | b'.') {
         return match bytes {
             b"NaN" | b"nan" | b"NA" => Some(f64::NAN),
+            b"inf" | b"Inf" => Some(f64::INFINITY),
             _ => None,
         };
     }

@@ -33,6 +33,9 @@ pub fn read_samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
             .into_iter()
             .for_each(|warning| builder.add_warning(warning));
         let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.to_nanoseconds()).collect();
+        repeats::warn_of_contradictions(path, &questions, &times_ns)
+            .into_iter()
+            .for_each(|warning| builder.add_warning(warning));
         let rows = PlausibleRows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
         rows.check_plausible()?.into_iter().for_each(|warning| builder.add_warning(warning));
         for (row, question) in questions.into_iter().enumerate() {

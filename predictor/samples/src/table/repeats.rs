@@ -1,4 +1,5 @@
-//! Detects rows with equal features that differ in a text column that is not a feature: these are not repeats.
+//! Detects rows with equal features that are no repeats: they differ in a text column that is not a feature, or in
+//! their times by more than noise explains.
 
 use super::mapping::Mapping;
 use super::{Cells, Table};
@@ -52,6 +53,28 @@ pub(super) fn check_repeats(
         return Err(Error::table_error(path, problem));
     }
     Ok(Some(format!("`{}`: {problem}", path.display())))
+}
+
+/// Ratio of the times of one experiment above which they contradict each other.
+const CONTRADICTION: f64 = 3.0;
+
+/// Warns about rows with equal features whose times contradict each other.
+pub(super) fn warn_of_contradictions(path: &Path, questions: &[RawSample], times_ns: &[f64]) -> Option<String> {
+    let mut ranges: HashMap<_, (f64, f64, usize)> = HashMap::new();
+    for (question, time_ns) in questions.iter().zip(times_ns).filter(|(_, time)| time.is_finite() && **time > 0.0) {
+        let (low, high, rows) = ranges.entry(feature_identity(question)).or_insert((*time_ns, *time_ns, 0));
+        (*low, *high, *rows) = (low.min(*time_ns), high.max(*time_ns), *rows + 1);
+    }
+    let repeated = ranges.values().filter(|(.., rows)| *rows > 1).count();
+    let ratios: Vec<f64> =
+        ranges.values().map(|(low, high, _)| high / low).filter(|ratio| *ratio > CONTRADICTION).collect();
+    let most = ratios.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "`{}`: the rows of {} of {repeated} repeated experiments contradict each other: they have the same sizes, but \
+         times that differ by a factor of up to {most:.1}; keep only comparable rows",
+        path.display(),
+        ratios.len()
+    ))
 }
 
 fn feature_identity(question: &RawSample) -> (u64, &str, u32, u64) {
