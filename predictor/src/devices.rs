@@ -1,6 +1,7 @@
 //! Finds devices by common spellings of their names, and lists what predictors know of each device.
 
 use crate::error::{Error, Result};
+use learn::operator::OperatorEnsemble;
 use learn::predictor::Predictor;
 use models::names;
 use serde::Serialize;
@@ -11,6 +12,8 @@ pub struct KnownDevice {
     pub aliases: Vec<String>,
     /// Number of operators with training data; 0 if only the data sheet is known.
     pub learned_operators: usize,
+    /// Number of operators that `adapt` corrected for this device, without training data.
+    pub corrected_operators: usize,
     /// Number of multiprocessors of a GPU, or cores of a CPU.
     pub units: f64,
     pub gflops: f64,
@@ -41,6 +44,9 @@ pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
     let all = || devices.keys().map(String::as_str);
     let is_alias =
         |word: &String, name: &str| word != name && resolve_device(all(), word).is_ok_and(|device| device == name);
+    let is_corrected =
+        |of: &&OperatorEnsemble, name: &str| !of.statistics.has_seen(name) && of.corrections.contains_key(name);
+    let corrected = |name: &str| predictor.learned.operators.values().filter(|of| is_corrected(of, name)).count();
     let learned = |name: &str| predictor.learned.operators.values().filter(|of| of.statistics.has_seen(name)).count();
     let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
         device: name.clone(),
@@ -51,6 +57,7 @@ pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
             .take(2)
             .collect(),
         learned_operators: learned(name),
+        corrected_operators: corrected(name),
         units: device.units,
         gflops: device.flops_per_ns(),
         bandwidth_gb_per_s: device.bandwidth_gb_per_s,

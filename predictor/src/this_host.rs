@@ -408,6 +408,8 @@ mod tests {
         let mut bound = Prediction { basis: Basis::Bound, high_ns: f64::NAN, ..answer("memory") };
         bound.translate_to_host(&known(&ratios, 0.1).host_translation(1), "relu");
         assert!(bound.high_ns.is_nan() && bound.low_ns > 0.0, "what is no more than a bound stays one");
+        let low = known(&ratios, 0.1).overall_distance().low;
+        assert!(low < 0.6 && (bound.time_ns - 1000.0 * low).abs() < 1e-6, "the mean factor is no bound: {bound:?}");
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn whoever_asks_gets_the_times_of_this_host() {
         |setting: &Setting| queries::predict_operators(&predictor, &operators, setting).expect("an answer").remove(0);
     let (learned, answer) = (single(&there).prediction, single(&here).prediction);
     let is_double = |time_ns: f64| (time_ns / learned.time_ns - 2.0).abs() < 1e-6;
-    assert!(is_double(answer.time_ns), "{answer:?}");
+    assert!(is_double(answer.time_ns) && answer.held_out.is_none() && learned.held_out.is_some(), "{answer:?}");
     assert_eq!((answer.this_host.as_deref(), learned.this_host), (Some("slow host"), None));
     let model = queries::predict_model(&predictor, &operators, &here).expect("an answer").remove(0).prediction;
     assert!(is_double(model.time_ns), "{model:?}");
@@ -205,8 +205,13 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
             .3
             .contains("this machine has 96, but the training data does not cover that many")
     );
-    let (count, _, _, reason) = assumed(&predictor, None, Some(1));
-    assert!(count == 1.0 && reason.contains("all CPUs of this machine"), "{count} {reason}");
+    for (cpus, wanted) in [
+        (1, "default: all CPUs of this machine; `middle` has 64"),
+        (2, "default: all CPUs of this machine; `middle` has 64"),
+    ] {
+        let (count, _, _, reason) = assumed(&predictor, None, Some(cpus));
+        assert_eq!((count, reason.as_str()), (cpus as f64, wanted));
+    }
 
     // Files of older programs do not know how far off they are.
     predictor.about.held_out.clear();
@@ -555,6 +560,13 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     let after = predictor.predict(&query).expect("an answer");
     let width = |answer: &Prediction| answer.high_ns / answer.low_ns;
     assert!(after.outside.is_empty() && width(&after) < width(&before), "{before:?} {after:?}");
+    let setting = Setting { device: Some("large".to_owned()), ..Setting::default() };
+    assert_eq!(queries::assumed_threads(&predictor, &setting).expect("a device").word, "unit");
+    let known = predictor::devices::known_devices(&predictor).into_iter().find(|one| one.device == "large");
+    assert!(known.is_some_and(|one| (one.learned_operators, one.corrected_operators) == (0, 2)));
+    assert!(adaptation::count_unknown_rows(&predictor, &samples).is_empty());
+    predictor.learned.operators.remove("soft");
+    assert_eq!(adaptation::count_unknown_rows(&predictor, &samples), [("soft".to_owned(), 660)].into());
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("adapted.opp");

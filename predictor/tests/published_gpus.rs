@@ -1,18 +1,23 @@
 //! Tests the shipped GPU predictor on a network, on devices of different size and generation, and on kernels.
 #![allow(missing_docs)]
 
+use learn::predictor::Predictor;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network};
-use predictor::queries::{ModelSource, NetworkQuestion, Run, Setting};
+use predictor::queries::{self, ModelSource, NetworkQuestion, Run, Setting};
 use predictor::{bundle, kernels};
 use serving::Kernel;
 use serving::learned::Distance;
 use serving::times::Estimate;
 use std::path::Path;
 
-fn resnet(device: &str) -> NetworkAnswer {
+fn shipped() -> Predictor {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
-    let predictor = bundle::read_bundle(&path).expect("the predictor ships");
-    let setting = Setting { device: Some(device.to_owned()), extrapolate: true, ..Setting::default() };
+    bundle::read_bundle(&path).expect("the predictor ships")
+}
+
+fn resnet(device: &str, threads: Option<f64>) -> NetworkAnswer {
+    let predictor = shipped();
+    let setting = Setting { device: Some(device.to_owned()), threads, extrapolate: true, ..Setting::default() };
     let conditions = Conditions::new(&predictor, setting).expect("the device is described");
     let question =
         NetworkQuestion { source: ModelSource::Local, name: "resnet-18", batch: 1, tokens: 128, options: None };
@@ -25,7 +30,7 @@ fn a_newer_and_larger_device_is_not_slower_and_intervals_end() {
     const V100: &str = "Tesla V100-PCIE-32GB";
     let totals: Vec<(&str, f64)> = [H100, "NVIDIA A100-PCIE-40GB", V100, "Tesla T4", "NVIDIA L4", "Tesla P4"]
         .map(|device| {
-            let total = resnet(device).total;
+            let total = resnet(device, None).total;
             assert!(total.low_ns <= total.time_ns && total.time_ns <= total.high_ns, "{device}: {total:?}");
             (device, total.time_ns)
         })
@@ -36,6 +41,19 @@ fn a_newer_and_larger_device_is_not_slower_and_intervals_end() {
         of(H100) <= of("Tesla T4") && of("NVIDIA L4") <= of("Tesla T4") && of("Tesla T4") <= of("Tesla P4"),
         "{totals:?}"
     );
+}
+
+#[test]
+fn a_new_device_is_predicted_with_all_of_its_units_or_marked() {
+    let on = |threads| resnet("NVIDIA H100 80GB HBM3", threads);
+    let (all, single) = (on(None), on(Some(1.0)));
+    assert!(single.total.time_ns > 2.0 * all.total.time_ns, "{:?} {:?}", single.total, all.total);
+    let predictor = shipped();
+    let operators = [queries::parse_operator("matmul:m=512,n=1024,k=1024", None).expect("an operator")];
+    let setting =
+        Setting { device: Some("NVIDIA H100 80GB HBM3".to_owned()), threads: Some(1.0), ..Setting::default() };
+    let error = queries::predict_operators(&predictor, &operators, &setting).expect_err("one unit").to_string();
+    assert!(error.contains("threads: 1, training data only for all units, here 132"), "{error}");
 }
 
 #[test]

@@ -76,6 +76,11 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     let mut predictor =
         bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
+    let unknown = adaptation::count_unknown_rows(&predictor, &samples);
+    let skipped = |(operator, rows): (&String, &usize)| {
+        format!("skipped {} of `{operator}`, which the predictor lacks", format_count(*rows, "row"))
+    };
+    print_notes("note", unknown.iter().map(skipped));
     let changes = adaptation::adapt_predictor(&mut predictor, samples)?;
     let worse = changes.iter().filter(|change| change.is_worse).map(|change| {
         let after = change.after.unwrap_or(change.before);
@@ -117,7 +122,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         ),
     )?;
     if arguments.json {
-        print_json(&json!({ "out": path, "changes": changes }))?;
+        print_json(&json!({ "out": path, "changes": changes, "unknown_operators": unknown }))?;
     }
     Ok(DONE)
 }

@@ -6,7 +6,7 @@ use crate::{DONE, print_json, print_line, stdout_paper};
 use clap::Args;
 use predictor::devices::{KnownDevice, known_devices};
 use predictor::{Result, bundle, queries};
-use report::{Table, format_number, format_size, number_column, or_unknown, text_column};
+use report::{Table, format_count, format_number, format_size, number_column, or_unknown, text_column};
 use samples::table::Mapping;
 use serde_json::json;
 use serving::device::{self, GpuFacts};
@@ -104,9 +104,10 @@ fn device_table(listed: &[(String, KnownDevice)]) -> Table {
         text_column("predictor").min_width(8).drop_order(1),
     ]);
     for (predictor, device) in listed {
-        let known = match device.learned_operators {
-            0 => "data sheet".to_owned(),
-            count => format!("{count} operators"),
+        let known = match (device.learned_operators, device.corrected_operators) {
+            (0, 0) => "data sheet".to_owned(),
+            (0, corrected) => format!("corrections of {}", format_count(corrected, "operator")),
+            (learned, _) => format_count(learned, "operator"),
         };
         table.add_row([
             device.device.clone(),

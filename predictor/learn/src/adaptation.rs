@@ -56,6 +56,14 @@ pub fn is_increase(differences: &[f64]) -> bool {
     mean > ERRORS_OF_INCREASE * (variance / count).sqrt()
 }
 
+/// Returns the number of rows of each operator that the predictor lacks. `adapt_predictor` cannot use them.
+pub fn count_unknown_rows(predictor: &Predictor, samples: &Samples) -> BTreeMap<String, usize> {
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    let counts = by_operator(samples, &all).into_iter();
+    let counts = counts.map(|(operator, rows)| (samples.operators[operator as usize].clone(), rows.len()));
+    counts.filter(|(operator, _)| !predictor.learned.operators.contains_key(operator)).collect()
+}
+
 /// Adapts a predictor to every device in the samples that it was not trained on.
 pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceChange>> {
     let samples = samples.with_features(&predictor.about.names);

@@ -4,7 +4,7 @@ use super::UNSEEN;
 use super::applicability::ApplicabilityDomain;
 use super::levels::LevelRatios;
 use samples::Samples;
-use samples::features::{Matrix, View};
+use samples::features::{FEATURES, Matrix, View};
 use samples::schedules::Schedules;
 use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,18 @@ impl OperatorStatistics {
 
     pub fn has_seen(&self, device: &str) -> bool {
         self.overheads_ns.contains_key(device)
+    }
+
+    /// Returns the range of thread counts in the training data, on any device.
+    pub fn thread_range(&self) -> Option<(f64, f64)> {
+        let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
+        let (least, most) = self.ranges.get(column).copied().flatten()?;
+        (least >= 1.0 && most.is_finite()).then_some((f64::from(least), f64::from(most)))
+    }
+
+    /// Returns whether no device was measured on a single thread, because all rows are for whole devices, as on GPUs.
+    pub fn has_whole_devices(&self) -> bool {
+        self.thread_range().is_some_and(|(least, _)| least > 1.0)
     }
 
     pub fn half_width_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {

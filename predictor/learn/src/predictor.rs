@@ -98,7 +98,8 @@ pub struct Prediction {
     pub choice: Option<String>,
     pub learned_as: Option<String>,
     pub threads: f64,
-    /// Cross-validated error of the operator; None for lower bounds, for unseen devices, and if the file has none.
+    /// Cross-validated error of the operator; None for lower bounds, for unseen devices, for times
+    /// translated to another machine, and if the file has none.
     pub held_out: Option<CrossValidatedError>,
     pub basis: Basis,
     pub outside: Vec<String>,
@@ -161,7 +162,11 @@ impl Prediction {
         if self.high_ns / self.low_ns > WIDE && self.wide.is_none() {
             self.wide = Some("the sentinel operators measured on this machine differ by this much".to_owned());
         }
-        let factor = host.find_factor(kind, self.bound);
+        let factor = match self.basis {
+            // With a mean factor, a lower bound would exceed the times of about half of the operators.
+            Basis::Bound => host.find_factor(kind, self.bound).min(host.distance.low),
+            Basis::Learned | Basis::Extrapolated => host.find_factor(kind, self.bound),
+        };
         let times = [
             &mut self.time_ns,
             &mut self.low_ns,
@@ -171,6 +176,8 @@ impl Prediction {
             &mut self.reference_ns,
         ];
         times.into_iter().for_each(|time| *time *= factor);
+        // The error on held-out shapes is that on the training device.
+        self.held_out = None;
         self.this_host = Some(host.host_class.clone());
     }
 }
@@ -187,7 +194,7 @@ impl Predictor {
     }
 
     /// Predicts each query. The time on a device without measurements is limited to that on any older trained device
-    /// whose peaks and bandwidth it reaches (90 % of the bandwidth suffice).
+    /// whose peaks and bandwidth it reaches (90 % of the bandwidth suffice), if the query is for the whole device.
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {
@@ -200,7 +207,9 @@ impl Predictor {
                     && !has_seen(query.device)
                     && !learned.is_some_and(|of| of.corrections.contains_key(query.device))
                     && has_seen(name)
-                    && own.is_some_and(|own| own.is_successor_of(device))
+                    && own.is_some_and(|own| {
+                        query.threads.is_none_or(|threads| threads >= own.units) && own.is_successor_of(device)
+                    })
             };
             let places: Vec<usize> = (0..queries.len()).filter(is_exceeded).collect();
             let others: Vec<Query<'_>> =
@@ -298,12 +307,16 @@ impl Predictor {
 
     /// Returns the range of thread counts, on any device, of all operators that were measured on this device.
     pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
-        let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
         let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
-        let ranges = seen.filter_map(|of| of.statistics.ranges.get(column).copied().flatten());
-        let is_sound = |(least, most): &(f32, f32)| *least >= 1.0 && most.is_finite();
-        let both = ranges.filter(is_sound).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
-        Some((f64::from(both.0), f64::from(both.1)))
+        let ranges = seen.filter_map(|of| of.statistics.thread_range());
+        ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// Returns whether the operators of this device were measured on all of its units only, as on GPUs.
+    pub fn has_fixed_threads(&self, device: &str) -> bool {
+        let knows = |of: &&OperatorEnsemble| of.statistics.has_seen(device) || of.corrections.contains_key(device);
+        let mut known = self.learned.operators.values().filter(knows).peekable();
+        known.peek().is_some() && known.all(|of| of.statistics.has_whole_devices())
     }
 
     fn resolve_device(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
@@ -358,6 +371,9 @@ impl Predictor {
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let mut outside = outside_reasons(&operator.statistics, query.work.form, &row, is_known);
+        if !is_known && device.generation > 0.0 && threads != device.units && operator.statistics.has_whole_devices() {
+            outside.push(format!("threads: {threads}, training data only for all units, here {}", device.units));
+        }
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && correction.is_none() {
             outside.insert(0, "the training data lacks the device".to_owned());

@@ -35,12 +35,13 @@ pub(super) fn default_threads(predictor: &Predictor, setting: &Setting) -> Optio
 
 /// Returns the number of threads to assume: the given or the default number, and on this machine at most its CPUs.
 pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<AssumedThreads> {
+    let device = find_device(predictor, setting)?;
+    let word = if predictor.has_fixed_threads(device) { "unit" } else { "thread" };
     if let Some(count) = setting.threads {
         let reason = "--threads".to_owned();
-        return Ok(AssumedThreads { count, word: "thread", from: ThreadsOrigin::Flag, reason });
+        return Ok(AssumedThreads { count, word, from: ThreadsOrigin::Flag, reason });
     }
     let here = cpus_here(predictor, setting).unwrap_or(f64::INFINITY);
-    let device = find_device(predictor, setting)?;
     let described = predictor.about.devices.get(device);
     let (Some(units), Some(most)) = (described.map(|device| device.units), predictor.default_threads(device)) else {
         let known = predictor.about.devices.keys().map(String::as_str);
@@ -48,14 +49,13 @@ pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<Assum
     };
     let count = most.min(here);
     let mut reason = match () {
-        () if count < most => format!("default: all CPUs of this machine; `{device}` has {units}"),
+        () if count == here && here < units => format!("default: all CPUs of this machine; `{device}` has {units}"),
+        () if count == here => "default: all CPUs of this machine".to_owned(),
         () if most < units => format!("default: the maximum of the training data; `{device}` has {units}"),
         () => format!("default: all of `{device}`"),
     };
     if here.is_finite() && here > count {
         reason.push_str(&format!("; this machine has {here}, but the training data does not cover that many"));
     }
-    let is_whole = predictor.learned_threads(device).is_some_and(|(least, _)| least > 1.0);
-    let word = if is_whole { "unit" } else { "thread" };
     Ok(AssumedThreads { count, word, from: ThreadsOrigin::Default, reason })
 }

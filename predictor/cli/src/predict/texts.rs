@@ -10,8 +10,8 @@ use report::{
 };
 use std::fmt::Write;
 
-/// Text if the predictor has no held-out error for the operator or device.
-pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
+/// Text if the predictor has no held-out error for the operator or device, or the times are translated to a machine.
+pub const NOT_RECORDED: &str = "the error on held-out shapes is unknown";
 
 pub fn on_threads(threads: &AssumedThreads) -> String {
     let AssumedThreads { count, word, reason, .. } = threads;
