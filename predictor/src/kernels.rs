@@ -180,7 +180,10 @@ pub fn predict_kernel(
         joules: power.as_ref().map(|power| power.watts.watts * power.seconds),
         power,
         power_missing: missing,
-        warnings: power_warning(&answer, device).into_iter().chain(memory_warning(work.bytes, device)).collect(),
+        warnings: [power_warning(&answer, device), memory_warning(work.bytes, device), outside_warning(&answer)]
+            .into_iter()
+            .flatten()
+            .collect(),
         answer,
         slow_down,
         flops: work.flops,
@@ -193,6 +196,10 @@ fn memory_warning(bytes: f64, device: &GpuFacts) -> Option<String> {
     (bytes > memory).then(|| {
         format!("the operands have {:.0} GB, more than the {:.0} GB of the device's memory", bytes / 1e9, memory / 1e9)
     })
+}
+
+fn outside_warning(answer: &Answer) -> Option<String> {
+    (!answer.outside.is_empty()).then(|| format!("{}; the interval is wider", answer.outside.join("; ")))
 }
 
 /// Warns if a time was scaled from a device whose power limit allows more watts per operation. Power was measured on too

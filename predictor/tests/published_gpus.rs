@@ -57,6 +57,35 @@ fn a_new_device_is_predicted_with_all_of_its_units_or_marked() {
 }
 
 #[test]
+fn kernels_far_from_the_training_data_have_wide_intervals_and_a_warning() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
+    let learned = kernels::read_learned(&path).expect("the predictor ships");
+    let device = kernels::find_device("h100_sxm").expect("a device");
+    for (text, warning) in [
+        (
+            "attention_decode:batch=1,context=20000000,heads=8,kv_heads=1,head_dim=128",
+            "context 20000000 is outside of the training data, ",
+        ),
+        ("attention_prefill:batch=1,new_tokens=128,past=1000000000,heads=8,kv_heads=1,head_dim=128", "past 1000000000"),
+        (
+            "attention_decode:batch=1,context=2000,heads=8,kv_heads=1,head_dim=7",
+            "head_dim 7 is far from the layers in the training data",
+        ),
+        ("gemm:m=64,n=1,k=1", "n 1 is far from the layers in the training data; k 1 is far"),
+        ("gemm:m=64,n=4096,k=4096", ""),
+        ("gemm:m=77,n=4000,k=5000", ""),
+        ("attention_decode:batch=3,context=5000,heads=8,kv_heads=1,head_dim=128", ""),
+    ] {
+        let kernel: Kernel = text.parse().expect(text);
+        let answer = kernels::predict_kernel(&learned, &kernel, device, None).expect(text);
+        let has_warning = answer.warnings.iter().any(|known| !warning.is_empty() && known.contains(warning));
+        let (low, high) = (answer.answer.time.low, answer.answer.time.high);
+        assert!(has_warning || (warning.is_empty() && answer.answer.outside.is_empty()), "{answer:?}");
+        assert_eq!(high / low > 1.4, !warning.is_empty(), "{text}: {low} to {high}");
+    }
+}
+
+#[test]
 fn kernels_are_answered_by_what_was_measured() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
     let learned = kernels::read_learned(&path).expect("the predictor ships");

@@ -51,6 +51,21 @@ impl Features {
     }
 }
 
+/// Returns the layer sizes of a kernel: name, value, and index of the feature with its logarithm.
+pub(crate) fn layer_sizes(kernel: &Kernel) -> Vec<(&'static str, u64, usize)> {
+    let sizes: &[(&'static str, u64, usize)] = match kernel {
+        Kernel::Gemm(of) => &[("n", of.n, 1), ("k", of.k, 2)],
+        Kernel::Prefill(Prefill { heads, kv_heads, head_dim, .. })
+        | Kernel::Decode(Decode { heads, kv_heads, head_dim, .. }) => {
+            &[("heads", *heads, 0), ("kv_heads", *kv_heads, 1), ("head_dim", *head_dim, 2)]
+        }
+        Kernel::Experts(of) => {
+            &[("hidden", of.hidden, 1), ("intermediate", of.intermediate, 2), ("experts", of.experts, 3)]
+        }
+    };
+    sizes.iter().map(|(name, size, place)| (*name, *size, COMMON + place)).collect()
+}
+
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
 /// Ratio of bytes to shared-cache size up to which data is read from the cache; from `COLD_FROM` on, from memory.

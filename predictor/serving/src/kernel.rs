@@ -122,6 +122,16 @@ impl Kernel {
         }
     }
 
+    /// Names the load sizes.
+    pub(crate) fn load_names(&self) -> &'static [&'static str] {
+        match self {
+            Kernel::Gemm(_) => &["m"],
+            Kernel::Prefill(_) => &["batch", "new_tokens", "past"],
+            Kernel::Decode(_) => &["batch", "context"],
+            Kernel::Experts(_) => &["tokens"],
+        }
+    }
+
     pub fn product_dtype(&self) -> Dtype {
         match self {
             Kernel::Gemm(gemm) => gemm.scheme.product_dtype(),

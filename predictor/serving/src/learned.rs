@@ -8,6 +8,7 @@ use crate::features::kernel_features;
 use crate::group::{GroupKey, Groups, HeldOut, framework_product};
 use crate::kernel::Kernel;
 use crate::measurements::Provenance;
+use crate::outside::OutsideSizes;
 use crate::times::{Estimate, KernelTimes, Roofline, Source};
 use crate::transfer::{Ballot, Transfer, Votes};
 use learn::levels::LEVELS;
@@ -57,6 +58,9 @@ pub struct Answer {
     pub corrected_by: Option<usize>,
     /// Framework whose kernels were measured; None for bounds, corrections and tables without frameworks.
     pub framework: Option<String>,
+    /// Sizes outside of the training data, for which the intervals are wider.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
 }
 
 /// Mean power under load, with its 90 % interval.
@@ -109,6 +113,7 @@ struct PredictedRatio<'a> {
     similar: Option<String>,
     corrected_by: Option<usize>,
     framework: Option<&'a str>,
+    outside: OutsideSizes,
 }
 
 impl<'a> PredictedRatio<'a> {
@@ -130,13 +135,15 @@ impl<'a> PredictedRatio<'a> {
             similar: ballot.similar_name(),
             corrected_by: Some(format.rows),
             framework: None,
+            outside: outside_of(ballot, kernel)?,
         }))
     }
 
     /// Returns the half-width of an interval of the log ratio, `unknown` if it was not calibrated.
     fn half_width(&self, class: usize, level: usize, unknown: f64) -> f64 {
         let half_width = |reaches: &Reaches| reaches.half_width(class, level);
-        self.reaches.map_or(unknown, half_width).max(self.source_reaches.map_or(0.0, half_width))
+        let known = self.reaches.map_or(unknown, half_width).max(self.source_reaches.map_or(0.0, half_width));
+        known + self.outside.additional_reach()
     }
 
     fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
@@ -161,8 +168,14 @@ impl<'a> PredictedRatio<'a> {
             similar: self.similar,
             corrected_by: self.corrected_by,
             framework: self.framework.map(str::to_owned),
+            outside: self.outside.warnings,
         })
     }
+}
+
+/// Compares sizes with the training rows of the most similar device, if there is one.
+fn outside_of(ballot: &Ballot<'_>, kernel: &Kernel) -> Result<OutsideSizes> {
+    ballot.similar.map_or_else(|| Ok(OutsideSizes::default()), |(_, group)| OutsideSizes::of_kernel(group, kernel))
 }
 
 impl Knowledge {
@@ -192,6 +205,7 @@ impl Knowledge {
                 similar: None,
                 corrected_by: None,
                 framework: known.map(String::as_str).or_else(|| self.groups.usual_framework_name(group)),
+                outside: OutsideSizes::of_kernel(group, kernel)?,
             }));
         }
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
@@ -219,6 +233,7 @@ impl Knowledge {
             similar: ballot.similar_name(),
             corrected_by: None,
             framework: ballot.similar.and_then(|(_, group)| self.groups.usual_framework_name(group)),
+            outside: outside_of(&ballot, kernel)?,
         }))
     }
 }
@@ -242,6 +257,7 @@ impl Learned {
             similar: None,
             corrected_by: None,
             framework: None,
+            outside: Vec::new(),
         })
     }
 

@@ -23,6 +23,7 @@ pub mod measured_servers;
 pub mod measurements;
 pub mod memory;
 mod model_config;
+mod outside;
 pub mod overhead;
 mod packed;
 pub mod pass_time;

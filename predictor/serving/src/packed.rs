@@ -13,6 +13,7 @@ pub struct PackedTrees {
     bytes: Arc<Vec<u8>>,
     hash: Arc<str>,
     trees: Arc<OnceLock<Result<Trees, String>>>,
+    thresholds: Arc<OnceLock<Vec<Option<(f32, f32)>>>>,
 }
 
 impl PackedTrees {
@@ -25,11 +26,17 @@ impl PackedTrees {
     }
 
     pub fn from_bytes(bytes: Vec<u8>, hash: String) -> PackedTrees {
-        PackedTrees { bytes: Arc::new(bytes), hash: hash.into(), trees: Arc::default() }
+        PackedTrees { bytes: Arc::new(bytes), hash: hash.into(), ..PackedTrees::default() }
     }
 
     pub fn unpack_once(&self) -> Result<&Trees, String> {
         self.trees.get_or_init(|| unpack_trees(&self.bytes, &self.hash)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the smallest and the largest threshold of a feature; None without a split by it.
+    pub fn threshold_range(&self, feature: usize) -> Result<Option<(f32, f32)>, String> {
+        let trees = self.unpack_once()?;
+        Ok(self.thresholds.get_or_init(|| trees.threshold_ranges()).get(feature).copied().flatten())
     }
 
     pub fn to_bytes(&self) -> Result<Vec<u8>, String> {

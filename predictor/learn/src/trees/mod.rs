@@ -187,6 +187,17 @@ impl Trees {
         serde_json::to_string(&document).expect("numbers and texts have a JSON form")
     }
 
+    /// Returns the smallest and the largest threshold of each feature; None for features without a split.
+    pub fn threshold_ranges(&self) -> Vec<Option<(f32, f32)>> {
+        let mut ranges = vec![None; self.features];
+        for (_, node) in self.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place) {
+            let (threshold, range) = (node.threshold(), &mut ranges[usize::from(node.feature())]);
+            let (low, high) = range.unwrap_or((threshold, threshold));
+            *range = Some((low.min(threshold), high.max(threshold)));
+        }
+        ranges
+    }
+
     pub(super) fn of_grown(features: usize, grown: &[Vec<Grown>]) -> Trees {
         let mut trees = Trees { features, ..Trees::default() };
         let mut roots = Vec::new();
