@@ -127,6 +127,7 @@ impl Measurements {
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
         self.refuse_long_times(before)?;
+        self.leave_out_impossible(before)?;
         self.leave_out_power_dips(&mapping.file, before);
         self.provenance.push(Provenance {
             source: source.source.clone(),
@@ -176,6 +177,26 @@ impl Measurements {
             }
             let what = format!("faster than the {dtype} peak of {device} in `{file}`");
             *self.left_out.entry(what).or_default() += count;
+        }
+        Ok(())
+    }
+
+    /// Drops rows from `first` on whose times no kernel can take.
+    fn leave_out_impossible(&mut self, first: usize) -> Parsed<()> {
+        /// Ratio of time to roofline above which a time is an error, as for operators.
+        const MOST_POSSIBLE: f64 = 1e6;
+        let mut rows = self.rows.split_off(first);
+        let all = rows.len();
+        for row in rows.drain(..) {
+            let device = self.devices[usize::from(row.device)];
+            let bound_s = bound_seconds(&row.kernel, device).map_err(|error| error.to_string())?;
+            if row.seconds <= MOST_POSSIBLE * (bound_s + LAUNCH_SECONDS) {
+                self.rows.push(row);
+            }
+        }
+        let impossible = (first + all - self.rows.len()) as u64;
+        if impossible > 0 {
+            *self.left_out.entry("time is over a million times of the roofline".to_owned()).or_default() += impossible;
         }
         Ok(())
     }

@@ -199,6 +199,19 @@ fn experts_are_found_by_the_keys_of_each_family() {
 }
 
 #[test]
+fn keys_with_the_same_meaning_agree() {
+    let one = parse(&small_experts(json!({})));
+    assert_eq!(parse(&small_experts(json!({ "num_local_experts": 8, "moe_topk": 2, "n_routed_experts": null }))), one);
+    let nested = json!({ "text_config": small_experts(json!({ "num_local_experts": 8 })) });
+    assert_eq!(parse(&nested), one);
+    let refused = refusal(&small_experts(json!({ "num_local_experts": 4 })));
+    assert!(
+        refused.contains("`num_experts` is 8, but `num_local_experts`, which has the same meaning, is 4"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn keys_that_describe_another_model_are_refused() {
     let unknown = "but this number of experts is not read; the known key is `num_experts`";
     for (fields, reason) in [

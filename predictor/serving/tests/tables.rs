@@ -70,6 +70,9 @@ fn rows_without_a_number_are_left_out() {
     assert_eq!(all.rows.len(), 1);
     let reasons: Vec<(&str, u64)> = all.left_out.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
     assert_eq!(reasons, [("a size is missing", 1), ("time is not a positive number", 4)]);
+    let long = format!("h100_sxm,a,fp8,64,512,1024,1e300\n{}", good.replace("64,512,512", "64,512,2048"));
+    let left_out = read(MAPPING, &format!("{HEADER}{good}{long}")).expect("rows").left_out;
+    assert_eq!(left_out["time is over a million times of the roofline"], 1);
     let none = read(MAPPING, &format!("{HEADER}{bad}")).expect_err("no row is left");
     let reasons = "has no usable row (1 rows: a size is missing, 4 rows: time is not a positive number)";
     assert!(none.ends_with(reasons), "{none}");

@@ -1,5 +1,6 @@
 //! Fields of the `config.json` that is published with each model, and the architecture that they describe.
 
+mod aliases;
 mod experts;
 mod layers;
 mod unread;
@@ -270,6 +271,9 @@ fn find_wrong_key(config: &Value) -> Option<String> {
 impl Architecture {
     pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
+        let merged =
+            aliases::merge_aliases(text).map_err(|problem| refused(format!("invalid configuration: {problem}")))?;
+        let text = merged.as_deref().unwrap_or(text);
         let config: ModelConfig = serde_json::from_str(text).map_err(|error| {
             let wrong_key = serde_json::from_str(text).ok().and_then(|config| find_wrong_key(&config));
             refused(format!("invalid configuration: {}", wrong_key.unwrap_or_else(|| error.to_string())))
