@@ -234,7 +234,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
         (status, serde_json::from_str(&body).expect("replies are JSON"))
     };
     refused(of_bytes(b"POST /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "the body is not a valid request");
-    refused(of_bytes(b"GET /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 405, "does not support the method");
+    refused(of_bytes(b"GET /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 405, "this path supports only POST");
     refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), 404, "the paths are `/`");
     // What is no HTTP at all is refused before anything of ours sees it.
     for (bytes, expected) in [
@@ -247,6 +247,30 @@ fn bad_requests_are_refused_and_do_no_harm() {
         assert_eq!(send(address, bytes).0, expected, "{}", String::from_utf8_lossy(&bytes[..30.min(bytes.len())]));
     }
     assert_eq!(get(address, "/").0, 200, "it still answers");
+}
+
+#[test]
+fn heads_are_answered_and_other_methods_learn_the_supported_ones() {
+    let address = server(Duration::from_secs(60));
+    let reply = |line: &str| {
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the request is sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("a reply");
+        text.to_ascii_lowercase()
+    };
+    let head = reply("HEAD /about");
+    assert!(head.starts_with("http/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    for (line, allow) in [("PUT /about", "get, head"), ("HEAD /predict", "post"), ("GET /best", "post")] {
+        let refused = reply(line);
+        assert!(
+            refused.starts_with("http/1.1 405") && refused.contains(&format!("\r\nallow: {allow}\r\n")),
+            "{refused}"
+        );
+    }
+    let openapi: Value = serde_json::from_str(&get(address, "/openapi.json").1).expect("JSON");
+    assert_eq!(openapi["servers"][0]["url"], "/");
 }
 
 fn drip(address: SocketAddr, text: &'static str) {
@@ -290,8 +314,10 @@ fn pages_of_other_sites_are_not_answered() {
     let address = server(Duration::from_secs(20));
     let asked =
         |head: &str| send(address, format!("GET /about HTTP/1.1\r\n{head}Connection: close\r\n\r\n").as_bytes());
+    assert_eq!(asked("Host: localhost\r\nHost: localhost\r\n").0, 400);
     for head in [
         "Host: localhost\r\n",
+        "Host: LocalHost:8731\r\n",
         "Host: 127.0.0.1:8000\r\n",
         "Host: [::1]:80\r\n",
         "Host: localhost\r\nOrigin: http://127.0.0.1:9\r\n",

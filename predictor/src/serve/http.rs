@@ -7,7 +7,7 @@ use super::{Reply, Service, refusal_reply, route_request};
 use crate::error::{Error, Result};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -91,6 +91,9 @@ async fn handle_request(
     is_local: bool,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
+    if head.headers.get_all(HOST).iter().count() > 1 {
+        return Ok(build_response(refusal_reply(400, "the request has several `Host` headers"), true));
+    }
     if let Some(why) = is_local.then(|| foreign_reason(&head.headers)).flatten() {
         return Ok(build_response(refusal_reply(403, &why), true));
     }
@@ -138,7 +141,7 @@ fn is_loopback(host: &str) -> bool {
         _ => host,
     };
     let address = name.trim_start_matches('[').trim_end_matches(']');
-    address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    address.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 struct Room {
@@ -197,6 +200,9 @@ fn build_response(reply: Reply, is_last: bool) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(allow) = reply.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
     if is_last {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -61,17 +61,22 @@ struct Reply {
     status: u16,
     kind: &'static str,
     body: String,
+    /// Supported methods, for a refused method.
+    allow: Option<&'static str>,
 }
 
 fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
+    // `hyper` sends no body for HEAD.
+    let method = if method == "HEAD" { "GET" } else { method };
     match (method, path) {
         ("GET", "/") => Reply {
             status: 200,
+            allow: None,
             kind: "text/html; charset=utf-8",
             // Without the footer of written pages: its command is not for other machines.
             body: format!("{}{BODY}</body>\n</html>\n", report::page::page_head("oppredict", STYLE)),
         },
-        ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
+        ("GET", "/openapi.json") => json_text_reply(OPENAPI.to_owned()),
         ("GET", "/about") => json_reply(200, &describe_service(service)),
         ("POST", "/predict") => predict_reply(body, service),
         ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
@@ -79,9 +84,8 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
             let question = parse_object(body).map_err(|problem| refusal_reply(400, &problem))?;
             known.best_schedules(question).map_err(|error| refusal_reply(422, &error.to_string()))
         }),
-        (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
-            refusal_reply(405, "this path does not support the method")
-        }
+        (_, "/" | "/openapi.json" | "/about" | "/tasks") => method_refusal("GET, HEAD"),
+        (_, "/predict" | "/best") => method_refusal("POST"),
         _ => refusal_reply(
             404,
             "unknown path; the paths are `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`",
@@ -124,7 +128,7 @@ fn predict_reply(body: &[u8], service: &Service) -> Reply {
         Err(problem) => return refusal_reply(400, &problem),
     };
     match predict_request(request, service) {
-        Ok(body) => Reply { status: 200, kind: "application/json", body },
+        Ok(body) => json_text_reply(body),
         Err(error) => refusal_reply(422, &error.to_string()),
     }
 }
@@ -219,6 +223,14 @@ fn refusal_reply(status: u16, problem: &str) -> Reply {
     json_reply(status, &json!({ "error": problem }))
 }
 
+fn method_refusal(allow: &'static str) -> Reply {
+    Reply { allow: Some(allow), ..refusal_reply(405, &format!("this path supports only {allow}")) }
+}
+
 fn json_reply(status: u16, document: &Value) -> Reply {
-    Reply { status, kind: "application/json", body: document.to_string() }
+    Reply { status, ..json_text_reply(document.to_string()) }
+}
+
+fn json_text_reply(body: String) -> Reply {
+    Reply { status: 200, kind: "application/json", body, allow: None }
 }
