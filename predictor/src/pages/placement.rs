@@ -120,14 +120,24 @@ fn describe_makespan(
     let Some((device, alone_ns)) = fastest_device(instance).filter(|_| has_others) else { return text };
     let gain = speed_up(instance, found.makespan_ns);
     let has_bound = (0..table.operators.len()).any(|operator| table.is_lower_bound(operator, device));
+    // A price of energy may make the placement slower than one device.
+    let is_slower = gain < 1.0;
+    let compared = match is_slower {
+        true => format!("{:.2} times the time of", 1.0 / gain),
+        false => format!("{gain:.2} times as fast as"),
+    };
     let _ = write!(
         text,
-        ", {gain:.2} times as fast as all operators on {} ({}{}), the fastest single device",
+        ", {compared} all operators on {} ({}{}), the fastest single device",
         table.devices[device],
         if has_bound { "≥ " } else { "" },
         format_duration(alone_ns)
     );
     if let Some(MakespanEnds { speed_ups: (low, high), .. }) = ends {
+        if is_slower {
+            let _ = write!(text, ", and {:.2} or {:.2} times with {ENDS}", 1.0 / low, 1.0 / high);
+            return text;
+        }
         let only = if gain > low.max(*high) { "but only" } else { "and" };
         let _ = write!(text, ", {only} {low:.2} or {high:.2} times with {ENDS}");
     }
@@ -416,6 +426,22 @@ mod tests {
         let (_, lines) = describe([[(9.0, 11.0), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
         assert!(lines[0].contains("and 2.22 or 2.18 times") && !lines[1].contains("speed-up"), "{lines:?}");
         assert!(lines.contains(&"Optimal among all assignments at the expected times".to_owned()), "{lines:?}");
+    }
+
+    #[test]
+    fn a_placement_slower_than_one_device_is_not_called_fast() {
+        let (table, _) = describe([[(9.0, 11.0), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
+        let instance = Instance {
+            times_ns: table.times_ns.clone(),
+            energies_j: vec![vec![1.0, 0.0], vec![1.0, 0.0]],
+            price_ns_per_j: 1e3,
+            ..Instance::default()
+        };
+        let instance = Instance { times_ns: vec![vec![10.0, 12.0], vec![10.0, 12.0]], ..instance };
+        let found = planners::placement::place_operators(&instance).expect("a placement");
+        let table = TimesTable { times_ns: instance.times_ns.clone(), intervals_ns: Vec::new(), ..table };
+        let lines = describe_placement(&table, &instance, &found, None);
+        assert!(lines[0].contains("24.0 ns, 1.20 times the time of all operators on one"), "{lines:?}");
     }
 
     #[test]

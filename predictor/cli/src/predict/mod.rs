@@ -21,6 +21,7 @@ use report::terminal::print_notes;
 use samples::table::{Table, read_table};
 use serde_json::json;
 use serving::architecture::Architecture;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 pub const PREDICT_EXAMPLES: &str = "\
@@ -74,8 +75,8 @@ pub struct Predict {
     #[arg(long, value_name = "FILE", requires = "op")]
     pub space: Option<PathBuf>,
     /// Number of schedules of --space to show
-    #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
-    pub best: usize,
+    #[arg(long, default_value = "10", value_name = "COUNT", requires = "space")]
+    pub best: NonZeroUsize,
     /// Batch size of --model; for language models on GPUs, concurrent requests
     #[arg(long, visible_alias = "batch", default_value_t = 1, value_name = "N")]
     pub batchsize: i64,

@@ -15,7 +15,7 @@ pub fn print_schedules(predictor: &Predictor, path: &Path, predict: &Predict) ->
     let [op] = &predict.op[..] else {
         return Err(Error::Query("--space needs exactly one --op".to_owned()));
     };
-    let ranked = rank_schedules(predictor, path, op, &read_setting(predict)?, predict.best)?;
+    let ranked = rank_schedules(predictor, path, op, &read_setting(predict)?, predict.best.get())?;
     let mut table = Table::new([number_column("time"), text_column("schedule")]);
     for (place, one) in ranked.best.iter().enumerate() {
         let named = one.knobs.as_object().into_iter().flatten();
