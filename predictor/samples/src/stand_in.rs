@@ -1,7 +1,10 @@
 //! Operators of foreign tables that replace network operators in queries; they have only the sizes of the table.
 
 use crate::features::{Form, Work};
+use models::{Fuse, names};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandIn {
@@ -62,6 +65,28 @@ fn square_convolution(work: &Work) -> Option<Work> {
     let is_square = kernel.fract() == 0.0 && height == width && work.plane_in == work.row_in * work.row_in;
     let is_same = square.output == work.output && (square.flops / work.flops - 1.0).abs() < 0.5;
     (is_square && is_same && work.groups == 1.0).then_some(square)
+}
+
+/// Returns a suggestion if no operator has this kind, but an operator of a similar one exists.
+pub(crate) fn misspelt_kind(kind: &str) -> Option<String> {
+    static KINDS: LazyLock<BTreeSet<String>> = LazyLock::new(operator_kinds);
+    if KINDS.contains(kind) { None } else { names::suggest_nearest(kind, KINDS.iter().map(String::as_str)) }
+}
+
+/// Returns the names and the kinds of all operators, also those in one and three dimensions.
+fn operator_kinds() -> BTreeSet<String> {
+    let mut kinds = BTreeSet::new();
+    for form in zoo::simple::list_forms() {
+        let tasks = zoo::simple::build_operator(form.example)
+            .ok()
+            .and_then(|graph| models::distinct_tasks(&graph, Fuse::Epilogue).ok());
+        kinds.extend(tasks.into_iter().flatten().map(|one| one.task.anchor_kind()));
+        kinds.insert(form.name.to_owned());
+    }
+    let others = kinds.iter().flat_map(|kind| ["1d", "3d"].map(|dimensions| kind.replace("2d", dimensions)));
+    let others: Vec<String> = others.collect();
+    kinds.extend(others);
+    kinds
 }
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
             good.clone(),
             "the column `k` is known only after the run and cannot be the size `depth` of `product`",
         ),
+        (
+            &*MAPPING.replacen("form = \"contraction\"", "form = \"contraction\", kinds = [\"densee\"]", 1),
+            good.clone(),
+            "`kinds` of `product` has `densee`, which no operator is; did you mean `dense` or `q_dense`?",
+        ),
         (MAPPING, good.replace(",100,", ",-3,"), "no training data (1 rows: time is not a positive number)"),
         (MAPPING, good.replace(",64,64,64", ",64,,64"), "no training data (1 rows: sizes are not positive"),
         (MAPPING, good.replace(",100,", ",0.0001,"), "the unit of `time_us` is probably not `us`"),

@@ -6,7 +6,7 @@ use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
 use crate::samples::RawSample;
-use crate::stand_in::StandIn;
+use crate::stand_in::{self, StandIn};
 use crate::text::read_bounded;
 use models::names;
 use serde::Deserialize;
@@ -130,7 +130,7 @@ impl Mapping {
         if let Some(problem) = mapping.time.unit_contradiction() {
             return Err(Error::table_error(path, problem));
         }
-        if let Some(problem) = mapping.leaking_size() {
+        if let Some(problem) = mapping.leaking_size().or_else(|| mapping.misspelt_kind()) {
             return Err(Error::table_error(path, problem));
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
@@ -151,6 +151,16 @@ impl Mapping {
                 "the column `{column}` is known only after the run and cannot be the size `{word}` of `{operator}`"
             ))
         })
+    }
+
+    fn misspelt_kind(&self) -> Option<String> {
+        self.operators
+            .iter()
+            .flat_map(|(operator, shape)| shape.kinds.iter().map(move |kind| (operator, kind)))
+            .find_map(|(operator, kind)| {
+                let hint = stand_in::misspelt_kind(kind)?;
+                Some(format!("`kinds` of `{operator}` has `{kind}`, which no operator is; {hint}"))
+            })
     }
 
     pub(super) fn time_column(&self) -> (&str, &'static str) {
