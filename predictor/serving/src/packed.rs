@@ -1,7 +1,7 @@
 //! Trees stored as compressed bytes, which are unpacked on first use.
 
-use learn::trees::Trees;
 use learn::trees::columns::{Reader, TreeWriter};
+use learn::trees::{ThresholdRanges, Trees};
 use std::sync::{Arc, OnceLock};
 
 /// Size limit of one unpacked set of trees, in bytes.
@@ -13,7 +13,7 @@ pub struct PackedTrees {
     bytes: Arc<Vec<u8>>,
     hash: Arc<str>,
     trees: Arc<OnceLock<Result<Trees, String>>>,
-    thresholds: Arc<OnceLock<Vec<Option<(f32, f32)>>>>,
+    thresholds: Arc<OnceLock<ThresholdRanges>>,
 }
 
 impl PackedTrees {

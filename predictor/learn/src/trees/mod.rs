@@ -35,6 +35,9 @@ pub struct Trees {
     trees: Vec<Span>,
 }
 
+/// Smallest and largest threshold of each feature; None for features without a split.
+pub type ThresholdRanges = Vec<Option<(f32, f32)>>;
+
 pub(crate) enum Node {
     Leaf(f32),
     Inner {
@@ -187,8 +190,7 @@ impl Trees {
         serde_json::to_string(&document).expect("numbers and texts have a JSON form")
     }
 
-    /// Returns the smallest and the largest threshold of each feature; None for features without a split.
-    pub fn threshold_ranges(&self) -> Vec<Option<(f32, f32)>> {
+    pub fn threshold_ranges(&self) -> ThresholdRanges {
         let mut ranges = vec![None; self.features];
         for (_, node) in self.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place) {
             let (threshold, range) = (node.threshold(), &mut ranges[usize::from(node.feature())]);
