@@ -25,7 +25,7 @@ pub(crate) const OWN: [&str; 13] = [
 /// Returns the root of the store to which a file would belong, if any. The path is absolute and need not exist.
 pub(crate) fn owning_store(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|root| {
-        let is_own = |name: &&str| path.strip_prefix(root).is_ok_and(|inner| inner.starts_with(name));
-        OWN.iter().any(|name| is_own(&name)) && root.join(MARKER).is_file()
+        let is_own = |name: &str| path.strip_prefix(root).is_ok_and(|inner| inner.starts_with(name));
+        OWN.iter().any(|name| is_own(name)) && root.join(MARKER).is_file()
     })
 }
