@@ -241,6 +241,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
         (&b"\x00\xff\r\n\r\n"[..], 400),
         (b"POST /predict HTTP/1.1\r\nContent-Length: one\r\n\r\n{}", 400),
         (b"POST /predict HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n{}", 413),
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
         (&[b"GET / HTTP/1.1\r\nA: ", &[b'a'; 40_000][..]].concat(), 431),
     ] {

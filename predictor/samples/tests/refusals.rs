@@ -57,6 +57,16 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     }
 }
 
+#[test]
+fn names_may_be_numbers_and_a_choice_may_be_empty() {
+    let row = "product,4090,100,1,64,64,64,\n";
+    let device = "units = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\n";
+    let mapping = MAPPING.replace("after_run = [\"kernel\"]", "choice = \"kernel\"");
+    let samples =
+        read(&format!("{mapping}\n[devices.4090]\n{device}"), &format!("{TABLE}{row}{row}")).expect("samples");
+    assert_eq!(samples.rows.len(), 2);
+}
+
 /// Rows that differ in the data type, a column under `after_run`, must not be averaged as repeats.
 #[test]
 fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {

@@ -113,6 +113,9 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
             (name, Cell::Word(word)) if [device_column, "device"].contains(&name) => {
                 setting.device = Some(word.clone());
             }
+            (name, Cell::Number(number)) if [device_column, "device"].contains(&name) => {
+                setting.device = Some(number.to_string());
+            }
             (name, _) if [operator_column, device_column, "operator", "device"].contains(&name) => {
                 return Err(wrong("names"));
             }

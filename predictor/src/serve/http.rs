@@ -6,7 +6,7 @@
 use super::{Reply, Service, refusal_reply, route_request};
 use crate::error::{Error, Result};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -166,6 +166,11 @@ async fn read_body(
     mut body: Incoming,
     room: &Room,
 ) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
+    let too_large = || refusal_reply(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"));
+    // A body that would not be drained is not awaited either.
+    if body.size_hint().lower() > MOST_DRAINED_BYTES as u64 {
+        return Err(too_large());
+    }
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
@@ -188,10 +193,7 @@ async fn read_body(
             break;
         }
     }
-    match seen <= MOST_BODY_BYTES {
-        true => Ok((bytes, held)),
-        false => Err(refusal_reply(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"))),
-    }
+    if seen <= MOST_BODY_BYTES { Ok((bytes, held)) } else { Err(too_large()) }
 }
 
 fn build_response(reply: Reply, is_last: bool) -> Response<Full<Bytes>> {

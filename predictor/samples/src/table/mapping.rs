@@ -10,7 +10,8 @@ use crate::stand_in::{self, StandIn};
 use crate::text::read_bounded;
 use models::names;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -385,12 +386,12 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
     let models = mapping.model.as_ref().map(|name| word_column(path, table, name)).transpose()?;
     let choices = mapping.choice.as_ref().map(|name| word_column(path, table, name)).transpose()?;
     let mut shapes = Vec::new();
-    for word in operators.0 {
+    for word in operators.words.iter() {
         shapes.push(bind_columns(path, table, mapping, word)?);
     }
     let mut questions = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
-        let device = &devices.0[devices.1[row] as usize];
+        let device = devices.name(row);
         let Some(place) = mapping.devices.keys().position(|known| known == device) else {
             let problem = format!(
                 "row {}: the mapping does not describe the device `{device}`; add a table `[devices.\"{device}\"]`",
@@ -398,18 +399,17 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
             );
             return Err(Error::table_error(path, problem));
         };
-        let operator = operators.1[row] as usize;
-        let (shape, columns) = &shapes[operator];
+        let (shape, columns) = &shapes[operators.codes[row] as usize];
         questions.push(RawSample {
-            operator: operators.0[operator].clone(),
+            operator: operators.name(row).clone(),
             device: place as u32,
-            model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),
+            model: models.as_ref().map_or_else(String::new, |models| models.name(row).clone()),
             detail: String::new(),
             work: shape.work_of(&|name| columns.get(name).map(|column| column[row])),
             threads: mapping.devices[device].units,
             is_default: true,
             extras: BTreeMap::new(),
-            choice: choices.as_ref().map(|choices| choices.0[choices.1[row] as usize].clone()),
+            choice: choices.as_ref().map(|choices| choices.name(row).clone()),
             text: String::new(),
         });
     }
@@ -456,12 +456,31 @@ pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Re
     }
 }
 
-fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [String], &'a [u32])> {
-    match &find_column(path, table, name)?.cells {
-        Cells::Words { words, codes } => Ok((words, codes)),
-        Cells::Numbers(_) if table.rows == 0 => Ok((&[], &[])),
-        Cells::Numbers(_) => {
-            Err(Error::table_error(path, format!("the column `{name}` must contain names, but contains numbers")))
-        }
+/// A column of names, which may be numbers, as `4090`.
+struct Names<'a> {
+    words: Cow<'a, [String]>,
+    /// For each row, the index of its name in `words`.
+    codes: Cow<'a, [u32]>,
+}
+
+impl Names<'_> {
+    fn name(&self, row: usize) -> &String {
+        &self.words[self.codes[row] as usize]
     }
+}
+
+fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<Names<'a>> {
+    let numbers = match &find_column(path, table, name)?.cells {
+        Cells::Words { words, codes } => return Ok(Names { words: Cow::Borrowed(words), codes: Cow::Borrowed(codes) }),
+        Cells::Numbers(numbers) => numbers,
+    };
+    let (mut words, mut places) = (Vec::new(), HashMap::new());
+    let codes = numbers.iter().map(|number| {
+        *places.entry(number.to_bits()).or_insert_with(|| {
+            words.push(if number.is_nan() { String::new() } else { number.to_string() });
+            words.len() as u32 - 1
+        })
+    });
+    let codes = Cow::Owned(codes.collect());
+    Ok(Names { words: Cow::Owned(words), codes })
 }
