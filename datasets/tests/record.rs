@@ -221,6 +221,14 @@ fn a_name_stands_once_in_the_table() {
     assert_eq!(names.len(), COLUMNS.len());
 }
 
+/// Operators of one profile at several places have the same key, time and run, and may have the same median.
+#[test]
+fn rows_of_other_places_are_no_copies() {
+    let at = |place: &str| Record { place: Some(place.to_owned()), ..measured(1) };
+    let spaced = Record { input_shapes: Some(Json::parse("[ [1,3,8,8], [4,3,3,3] ]").unwrap()), ..at("a") };
+    assert_eq!(choose_records(vec![at("a"), at("b"), spaced], Choose::All).len(), 2);
+}
+
 proptest! {
     #[test]
     fn json_keeps_every_record(record in any_record()) {
@@ -235,7 +243,7 @@ proptest! {
     fn the_choice_of_attempts_does_not_depend_on_the_order_of_files(left in any_record(), right in any_record()) {
         let right = Record { key: left.key, ..right };
         // Copies of one attempt with other content.
-        let copy = Record { started_at_us: left.started_at_us, run_id: left.run_id.clone(), median_ns: left.median_ns, ..right.clone() };
+        let copy = Record { places: right.places.clone(), visits_ns: right.visits_ns.clone(), ..left.clone() };
         for other in [right, copy, Record { attempt: 7, ..left.clone() }] {
             let chosen = |records: [&Record; 2]| choose_records(records.map(Record::clone).to_vec(), Choose::All);
             prop_assert_eq!(chosen([&left, &other]), chosen([&other, &left]));

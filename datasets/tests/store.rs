@@ -204,6 +204,16 @@ fn a_store_moved_during_a_run_and_its_new_records_can_be_united() {
 }
 
 #[test]
+fn rows_of_other_places_are_counted() {
+    let (_folder, store) = new_store();
+    let at = |place: &str| Record { place: Some(place.to_owned()), ..measured(1) };
+    write(&store, &[at("a"), at("b")]);
+    write(&store, &[at("a")]);
+    let stats = store.stats(Choose::All).unwrap();
+    assert_eq!((stats.rows, stats.duplicates, records(&store).len()), (2, 1, 2));
+}
+
+#[test]
 fn attempts_lost_with_a_damaged_part_are_not_counted() {
     let (_folder, store) = new_store();
     let visit = |attempt| Record { attempt, started_at_us: attempt, ..measured(1) };

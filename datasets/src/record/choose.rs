@@ -3,8 +3,9 @@
 //! comparisons of rows ignore `attempt`.
 
 use super::cell::Cell;
-use super::table::{COLUMNS, ColumnId, Record};
-use super::visits::{AttemptTime, median_index, median_record};
+use super::column::Kind;
+use super::table::{COLUMNS, Column, ColumnId, Record};
+use super::visits::{AttemptTime, OVER_VISITS, median_index, median_record};
 use crate::record::batch::Row;
 use models::names;
 use std::cmp::Ordering;
@@ -79,10 +80,15 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     chosen
 }
 
-/// Orders an experiment's attempts by time, run and median. `Equal`: the same attempt. Copies may differ in other columns:
-/// another program wrote their JSON with other spaces, or an export added the times of all visits.
+/// Orders an experiment's attempts by time, run and all other columns in which copies of an attempt cannot differ. `Equal`:
+/// the same attempt. Copies may differ in their JSON, which other programs write with other spaces, and in the statistics
+/// over all visits, which exports add.
 pub(crate) fn order_attempts(left: &impl Row, right: &impl Row) -> Ordering {
-    first_difference(left, right, [ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns])
+    let is_own = |column: &&Column| {
+        column.id != ColumnId::attempt && column.kind != Kind::Json && !OVER_VISITS.contains(&column.id)
+    };
+    let others = COLUMNS.iter().filter(is_own).map(|column| column.id);
+    first_difference(left, right, [ColumnId::started_at_us, ColumnId::run_id].into_iter().chain(others))
 }
 
 /// Orders like [`order_attempts`], and copies of an attempt by all columns, so that the first does not depend on files. A

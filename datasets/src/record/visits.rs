@@ -265,6 +265,16 @@ pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
     }
 }
 
+/// Columns that [`Record::state_over_visits`] changes.
+pub(crate) const OVER_VISITS: [ColumnId; 6] = [
+    ColumnId::visit_spread,
+    ColumnId::visits_ns,
+    ColumnId::median_low_ns,
+    ColumnId::median_high_ns,
+    ColumnId::median_interval_ns,
+    ColumnId::interval_covers,
+];
+
 impl Record {
     /// Returns the statistics over visits from the columns of this row.
     pub fn over_visits(&self) -> Option<OverVisits> {

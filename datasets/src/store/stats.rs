@@ -109,7 +109,7 @@ struct SeenRows {
     started_at_us: i64,
     /// Median time; NaN if absent.
     median_ns: f64,
-    /// Hash of the run, which distinguishes attempts.
+    /// Hash of the run and the place in the model, which distinguish attempts.
     run: u32,
     label: u32,
 }
@@ -130,8 +130,14 @@ impl SeenRows {
 impl Store {
     /// Counts the content of the store over the selected rows.
     pub fn stats(&self, choose: Choose) -> Result<Stats> {
-        let others =
-            [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns, ColumnId::task_hash];
+        let others = [
+            ColumnId::key,
+            ColumnId::started_at_us,
+            ColumnId::run_id,
+            ColumnId::place,
+            ColumnId::median_ns,
+            ColumnId::task_hash,
+        ];
         let columns: Vec<ColumnId> = [&LABELS[..], &others].concat();
         let (files, damage) = retry_if_missing(|| self.scan_batches(&columns, FileStats::default, gather_batch))?;
         let (parts, journals) = (files_of(&self.list_parts()?)?, files_of(&self.list_journals()?)?);
@@ -205,7 +211,7 @@ fn gather_batch(batch: &Batch, gathered: &mut FileStats) {
         }
         let started_at_us = if let Cell::Integer(time) = row.cell(ColumnId::started_at_us) { time } else { 0 };
         let mut run = DefaultHasher::new();
-        text(ColumnId::run_id).hash(&mut run);
+        (text(ColumnId::run_id), text(ColumnId::place)).hash(&mut run);
         gathered.rows.push(SeenRows {
             key: row_key(&row),
             started_at_us,
