@@ -16,4 +16,6 @@ pub mod table;
 pub mod text;
 
 pub use error::{Error, Result};
-pub use samples::{FilterHints, Network, RawSample, Sample, Samples, SamplesBuilder, Timing, shape_hash};
+pub use samples::{
+    FilterHints, MOST_POSSIBLE, Network, RawSample, Sample, Samples, SamplesBuilder, Timing, shape_hash,
+};

@@ -381,14 +381,17 @@ impl SamplesBuilder {
     }
 }
 
+/// Ratio of time to bound that no measurement exceeds.
+pub const MOST_POSSIBLE: f64 = 1e6;
+
 /// Returns whether a measured time can be true. One absurd time would change the answers for all operators of its size.
 fn is_possible(time_ns: f64, attainable_ns: f64) -> bool {
-    /// Ratios to the bound that no measurement reaches.
+    /// Ratio to the bound that no measurement falls below.
     const LEAST: f64 = 1e-6;
-    const MOST: f64 = 1e6;
     /// No launch takes longer, so that tiny operators are possible.
     const LAUNCH_NS: f64 = 1e6;
-    !attainable_ns.is_finite() || (time_ns >= LEAST * attainable_ns && time_ns <= MOST * (attainable_ns + LAUNCH_NS))
+    !attainable_ns.is_finite()
+        || (time_ns >= LEAST * attainable_ns && time_ns <= MOST_POSSIBLE * (attainable_ns + LAUNCH_NS))
 }
 
 pub fn shape_hash(operator: &str, detail: &str, work: &Work) -> u64 {

@@ -103,32 +103,30 @@ impl Kernel {
 
     /// Returns the sizes that depend on the load and not on the model: tokens, sequences and their lengths.
     pub fn load_sizes(&self) -> Vec<u64> {
+        self.named_load_sizes().into_iter().map(|(_, size)| size).collect()
+    }
+
+    pub(crate) fn named_load_sizes(&self) -> Vec<(&'static str, u64)> {
         let mut kernel = *self;
-        kernel.load_sizes_mut().into_iter().map(|size| *size).collect()
+        kernel.load_sizes_mut().into_iter().map(|(name, size)| (name, *size)).collect()
     }
 
     /// Returns the kernel with other [`Kernel::load_sizes`].
     pub fn with_load_sizes(mut self, sizes: impl IntoIterator<Item = u64>) -> Kernel {
-        self.load_sizes_mut().into_iter().zip(sizes).for_each(|(own, size)| *own = size);
+        self.load_sizes_mut().into_iter().zip(sizes).for_each(|((_, own), size)| *own = size);
         self
     }
 
-    fn load_sizes_mut(&mut self) -> Vec<&mut u64> {
+    fn load_sizes_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         match self {
-            Kernel::Gemm(gemm) => vec![&mut gemm.m],
-            Kernel::Prefill(prefill) => vec![&mut prefill.batch, &mut prefill.new_tokens, &mut prefill.past],
-            Kernel::Decode(decode) => vec![&mut decode.batch, &mut decode.context],
-            Kernel::Experts(experts) => vec![&mut experts.tokens],
-        }
-    }
-
-    /// Names the load sizes.
-    pub(crate) fn load_names(&self) -> &'static [&'static str] {
-        match self {
-            Kernel::Gemm(_) => &["m"],
-            Kernel::Prefill(_) => &["batch", "new_tokens", "past"],
-            Kernel::Decode(_) => &["batch", "context"],
-            Kernel::Experts(_) => &["tokens"],
+            Kernel::Gemm(gemm) => vec![("m", &mut gemm.m)],
+            Kernel::Prefill(prefill) => vec![
+                ("batch", &mut prefill.batch),
+                ("new_tokens", &mut prefill.new_tokens),
+                ("past", &mut prefill.past),
+            ],
+            Kernel::Decode(decode) => vec![("batch", &mut decode.batch), ("context", &mut decode.context)],
+            Kernel::Experts(experts) => vec![("tokens", &mut experts.tokens)],
         }
     }
 

@@ -8,6 +8,7 @@ use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 use models::Choice;
+use samples::MOST_POSSIBLE;
 use samples::statistics::median;
 use samples::table::{self, Cells, MOST_OVER_BOUND, Table};
 use serde::{Deserialize, Serialize};
@@ -126,8 +127,9 @@ impl Measurements {
             self.rows.push(measurement);
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
-        self.refuse_long_times(before)?;
-        self.leave_out_impossible(before)?;
+        let ratios = self.rows[before..].iter().map(|row| self.roofline_ratio(row)).collect::<Parsed<Vec<f64>>>()?;
+        self.refuse_long_times(before, &ratios)?;
+        self.leave_out_impossible(before, ratios);
         self.leave_out_power_dips(&mapping.file, before);
         self.provenance.push(Provenance {
             source: source.source.clone(),
@@ -181,34 +183,28 @@ impl Measurements {
         Ok(())
     }
 
-    /// Drops rows from `first` on whose times no kernel can take.
-    fn leave_out_impossible(&mut self, first: usize) -> Parsed<()> {
-        /// Ratio of time to roofline above which a time is an error, as for operators.
-        const MOST_POSSIBLE: f64 = 1e6;
-        let mut rows = self.rows.split_off(first);
-        let all = rows.len();
-        for row in rows.drain(..) {
-            let device = self.devices[usize::from(row.device)];
-            let bound_s = bound_seconds(&row.kernel, device).map_err(|error| error.to_string())?;
-            if row.seconds <= MOST_POSSIBLE * (bound_s + LAUNCH_SECONDS) {
-                self.rows.push(row);
-            }
-        }
-        let impossible = (first + all - self.rows.len()) as u64;
+    /// Returns the ratio of a time to the roofline.
+    fn roofline_ratio(&self, row: &Measurement) -> Parsed<f64> {
+        let bound_s = bound_seconds(&row.kernel, self.devices[usize::from(row.device)]);
+        Ok(row.seconds / (bound_s.map_err(|error| error.to_string())? + LAUNCH_SECONDS))
+    }
+
+    /// Drops rows from `first` on whose times no kernel can take, given their ratios to the roofline.
+    fn leave_out_impossible(&mut self, first: usize, ratios: Vec<f64>) {
+        let before = self.rows.len();
+        let mut ratios = std::iter::repeat_n(0.0, first).chain(ratios);
+        self.rows.retain(|_| ratios.next().is_some_and(|ratio| ratio <= MOST_POSSIBLE));
+        let impossible = (before - self.rows.len()) as u64;
         if impossible > 0 {
             *self.left_out.entry("time is over a million times of the roofline".to_owned()).or_default() += impossible;
         }
-        Ok(())
     }
 
     /// Rejects a table if most rows from `first` on take far longer than the roofline, which indicates a wrong unit.
-    fn refuse_long_times(&self, first: usize) -> Parsed<()> {
+    fn refuse_long_times(&self, first: usize, ratios: &[f64]) -> Parsed<()> {
         let mut groups: BTreeMap<(u16, &str), Vec<f64>> = BTreeMap::new();
-        for row in &self.rows[first..] {
-            let device = self.devices[usize::from(row.device)];
-            let bound_s = bound_seconds(&row.kernel, device).map_err(|error| error.to_string())?;
-            let key = (row.device, row.kernel.product_dtype().name());
-            groups.entry(key).or_default().push(row.seconds / (bound_s + LAUNCH_SECONDS));
+        for (row, ratio) in self.rows[first..].iter().zip(ratios) {
+            groups.entry((row.device, row.kernel.product_dtype().name())).or_default().push(*ratio);
         }
         for ((device, dtype), mut ratios) in groups {
             let ratio = median(&mut ratios);

@@ -24,7 +24,7 @@ impl OutsideSizes {
     pub fn of_kernel(group: &Group, kernel: &Kernel) -> Result<OutsideSizes> {
         let mut outside = OutsideSizes::default();
         let log = |size: u64| ((size + 1) as f64).ln();
-        for ((name, size), known) in kernel.load_names().iter().zip(kernel.load_sizes()).zip(&group.load_sizes) {
+        for ((name, size), known) in kernel.named_load_sizes().into_iter().zip(&group.load_sizes) {
             let (Some(least), Some(most)) = (known.first(), known.last()) else { continue };
             let distance = (log(*least) - log(size)).max(log(size) - log(*most));
             outside.add_size(distance, || format!("{name} {size} is outside of the training data, {least} to {most}"));

@@ -2,8 +2,8 @@
 //!
 //! A curve belongs to one operator or network on one device. Its rows need no operator sizes, unlike rows of `mapping`.
 
-use super::mapping::Time;
-use super::{Cells, Table};
+use super::Table;
+use super::mapping::{Time, number_column, word_column};
 use crate::error::{Error, Result};
 use crate::text::read_bounded;
 use serde::Deserialize;
@@ -70,10 +70,10 @@ impl CurveMapping {
 
     fn add_curves(&self, path: &Path, table: &Table, curves: &mut BTreeMap<CurveKey, ThreadCurve>) -> Result<()> {
         self.check_columns(path, table)?;
-        let texts = |name: &String| column_texts(path, table, name);
+        let texts = |name: &String| word_column(path, table, name);
         let (operators, devices) = (texts(&self.operator)?, texts(&self.device)?);
         let apart = self.apart.iter().map(texts).collect::<Result<Vec<_>>>()?;
-        let numbers = |name: &String| super::mapping::number_column(path, table, name);
+        let numbers = |name: &String| number_column(path, table, name);
         let (threads, times) = (numbers(&self.threads)?, numbers(&self.time.column)?);
         let keep = self.keep.iter().map(|(name, value)| Ok((numbers(name)?, *value))).collect::<Result<Vec<_>>>()?;
         let mut repeats: BTreeMap<(CurveKey, u64), usize> = BTreeMap::new();
@@ -86,8 +86,8 @@ impl CurveMapping {
                 let problem = format!("row {}: invalid measurement of {time_ns} ns with {count} threads", row + 1);
                 return Err(Error::table_error(path, problem));
             }
-            let parts = apart.iter().map(|texts| texts[row].clone()).collect::<Vec<_>>();
-            let (operator, device) = (operators[row].clone(), devices[row].clone());
+            let parts = apart.iter().map(|texts| texts.name(row).clone()).collect::<Vec<_>>();
+            let (operator, device) = (operators.name(row).clone(), devices.name(row).clone());
             let mut key = CurveKey { device: device.clone(), operator: operator.clone(), apart: parts, repeat: 0 };
             let repeat = repeats.entry((key.clone(), count.to_bits())).or_default();
             key.repeat = *repeat;
@@ -118,16 +118,6 @@ impl CurveMapping {
             None => Ok(()),
         }
     }
-}
-
-fn column_texts(path: &Path, table: &Table, name: &str) -> Result<Vec<String>> {
-    let column = table
-        .find_column(name)
-        .ok_or_else(|| Error::table_error(path, format!("the table lacks the column `{name}`")))?;
-    Ok(match &column.cells {
-        Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
-        Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
-    })
 }
 
 #[cfg(test)]

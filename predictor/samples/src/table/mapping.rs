@@ -457,19 +457,19 @@ pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Re
 }
 
 /// A column of names, which may be numbers, as `4090`.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     words: Cow<'a, [String]>,
     /// For each row, the index of its name in `words`.
     codes: Cow<'a, [u32]>,
 }
 
 impl Names<'_> {
-    fn name(&self, row: usize) -> &String {
+    pub(super) fn name(&self, row: usize) -> &String {
         &self.words[self.codes[row] as usize]
     }
 }
 
-fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<Names<'a>> {
+pub(super) fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<Names<'a>> {
     let numbers = match &find_column(path, table, name)?.cells {
         Cells::Words { words, codes } => return Ok(Names { words: Cow::Borrowed(words), codes: Cow::Borrowed(codes) }),
         Cells::Numbers(numbers) => numbers,

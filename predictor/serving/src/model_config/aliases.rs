@@ -1,17 +1,10 @@
 //! Keys with the same meaning, of which a configuration may contain several with equal values.
 
+use super::ModelConfig;
 use serde_json::{Map, Value};
 
-/// The aliases of [`super::ModelConfig`], each group with the name of its field first.
-const ALIASES: [&[&str]; 4] = [
-    &["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"],
-    &["num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"],
-    &["first_k_dense_replace", "num_dense_layers"],
-    &["n_shared_experts", "num_shared_expert", "num_shared_experts", "moe_num_shared_experts"],
-];
-
-/// Removes keys that repeat the value of another key of their group. Returns None if there are none, or an error if
-/// the values differ.
+/// Returns the configuration without keys that repeat the value of another key with the same meaning; None if there are
+/// no such keys, or an error if the values differ.
 pub(super) fn merge_aliases(text: &str) -> Result<Option<String>, String> {
     // Other errors are described by the parser of the configuration.
     let Ok(Value::Object(mut config)) = serde_json::from_str(text) else { return Ok(None) };
@@ -19,22 +12,36 @@ pub(super) fn merge_aliases(text: &str) -> Result<Option<String>, String> {
 }
 
 fn merge_object(config: &mut Map<String, Value>) -> Result<bool, String> {
-    let mut is_changed = false;
-    for group in ALIASES {
-        let mut first: Option<(&str, Value)> = None;
-        for key in group.iter().copied() {
-            match (&first, config.get(key)) {
-                (_, None | Some(Value::Null)) => is_changed |= config.remove(key).is_some(),
-                (None, Some(value)) => first = Some((key, value.clone())),
-                (Some((other, known)), Some(value)) if known != value => {
-                    return Err(format!("`{other}` is {known}, but `{key}`, which has the same meaning, is {value}"));
-                }
-                (Some(_), Some(_)) => is_changed |= config.remove(key).is_some(),
-            }
+    let mut is_changed = match config.get_mut("text_config").and_then(Value::as_object_mut) {
+        Some(text) => merge_object(text)?,
+        None => false,
+    };
+    while let Some(field) = repeated_field(config) {
+        let is_alias = |key: &str, value: &Value| {
+            let both = [(field.clone(), value.clone()), (key.to_owned(), value.clone())];
+            key == field || repeated_field(&Map::from_iter(both)).is_some()
+        };
+        let same: Vec<(String, Value)> = config
+            .iter()
+            .filter(|(key, value)| is_alias(key, value))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if same.len() < 2 {
+            break;
         }
+        let mut stated = same.iter().filter(|(_, value)| !value.is_null());
+        let (kept, known) = stated.next().unwrap_or(&same[0]);
+        if let Some((key, value)) = stated.find(|(_, value)| value != known) {
+            return Err(format!("`{kept}` is {known}, but `{key}`, which has the same meaning, is {value}"));
+        }
+        config.retain(|key, _| key == kept || !same.iter().any(|(other, _)| other == key));
+        is_changed = true;
     }
-    match config.get_mut("text_config").and_then(Value::as_object_mut) {
-        Some(text) => Ok(merge_object(text)? || is_changed),
-        None => Ok(is_changed),
-    }
+    Ok(is_changed)
+}
+
+/// Returns the field of [`ModelConfig`] that the configuration states under several keys, if any.
+fn repeated_field(config: &Map<String, Value>) -> Option<String> {
+    let error = serde_json::from_value::<ModelConfig>(Value::Object(config.clone())).err()?.to_string();
+    error.strip_prefix("duplicate field `")?.split('`').next().map(str::to_owned)
 }
