@@ -96,7 +96,11 @@ impl Calibration {
         let mut known = Calibration {
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
             host_class: host_class.to_owned(),
-            learned_on: learned_on(predictor)?,
+            learned_on: learned_on(predictor).map_err(|_| {
+                let devices: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
+                let problem = "this machine can be calibrated only for a predictor of one machine, a CPU; this one was trained on";
+                Error::Query(format!("{problem} {}", devices.join(", ")))
+            })?,
             data_hash: predictor.about.data_hash.clone(),
             sentinels: Vec::new(),
         };
@@ -244,12 +248,7 @@ impl Calibration {
 
 /// Returns the device of the training data; fails if there are several.
 pub fn learned_on(predictor: &Predictor) -> Result<String> {
-    queries::find_device(predictor, &Setting::default()).map(str::to_owned).map_err(|_| {
-        let devices: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
-        let problem =
-            "this machine can be calibrated only for a predictor of one machine, a CPU; this one was trained on";
-        Error::Query(format!("{problem} {}", devices.join(", ")))
-    })
+    queries::find_device(predictor, &Setting::default()).map(str::to_owned)
 }
 
 /// Returns the sentinels that the predictor was trained on, with their times over all rounds.

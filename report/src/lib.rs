@@ -21,8 +21,8 @@ mod untrusted;
 
 pub use moment::{format_date, format_moment};
 pub use number::{
-    UNKNOWN, format_count, format_duration, format_number, format_percent, format_percentage, format_plain,
-    format_range, format_signed_percentage, format_size, or_unknown, time_unit,
+    UNKNOWN, format_bound, format_count, format_duration, format_number, format_percent, format_percentage,
+    format_plain, format_range, format_signed_percentage, format_size, or_unknown, time_unit,
 };
 pub use paper::{ColorChoice, Paper};
 pub use sentence::to_sentence;

@@ -33,6 +33,11 @@ pub fn time_unit(nanoseconds: f64) -> (f64, &'static str) {
     }
 }
 
+/// Formats a time, marked by ≥ if it is only a lower bound.
+pub fn format_bound(nanoseconds: f64, is_lower_bound: bool) -> String {
+    format!("{}{}", if is_lower_bound { "≥ " } else { "" }, format_duration(nanoseconds))
+}
+
 /// Formats a time in a suitable unit.
 pub fn format_duration(nanoseconds: f64) -> String {
     if !nanoseconds.is_finite() {

@@ -65,7 +65,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns the number of visits (repetitions) of an experiment with a time. Failed ones count after all retries only.
+    /// Returns the number of visits (repetitions) of an experiment with a time. Failed ones count once no retry is left.
     fn visits_made(&self, key: Key) -> i64 {
         let (attempts, failed) = (self.keys.recorded_attempts(key), self.keys.failed_attempts(key));
         if failed > self.repeat.retry_faults { attempts } else { attempts - failed }

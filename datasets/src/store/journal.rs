@@ -161,8 +161,7 @@ impl Journal {
 
     /// Starts a new journal with all unsealed rows and a new line. Readers drop rows that were sealed in the meantime.
     fn begin_again(&mut self, line: &[u8]) -> Result<()> {
-        // If the store was moved or deleted, the rows go to a new one. Rows in a folder that is no store are not lost
-        // either.
+        // The store may have been moved or deleted. If it cannot be created again, the rows are still written.
         let _ = Store::create(self.store.root());
         let mut next = self.store.start_journal(self.origin.clone())?;
         next.write_lines(&self.kept)?;

@@ -5,7 +5,7 @@ use crate::planning::placing::{MakespanEnds, count_lower_bounds, fastest_device,
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
-use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
+use report::{UNKNOWN, format_bound, format_count, format_duration, format_number, format_percent, format_range};
 use std::fmt::Write;
 
 /// Returns the page of a placement of `subject`, such as a network, given notes for terminal and page.
@@ -128,10 +128,9 @@ fn describe_makespan(
     };
     let _ = write!(
         text,
-        ", {compared} all operators on {} ({}{}), the fastest single device",
+        ", {compared} all operators on {} ({}), the fastest single device",
         table.devices[device],
-        if has_bound { "≥ " } else { "" },
-        format_duration(alone_ns)
+        format_bound(alone_ns, has_bound)
     );
     if let Some(MakespanEnds { speed_ups: (low, high), .. }) = ends {
         if is_slower {
@@ -173,8 +172,7 @@ fn describe_sources(table: &TimesTable, instance: &Instance) -> String {
 
 /// Formats the time of an operator on a device, for terminal and page.
 pub fn describe_time(table: &TimesTable, operator: usize, device: usize) -> String {
-    let sign = if table.is_lower_bound(operator, device) { "≥ " } else { "" };
-    format!("{sign}{}", format_duration(table.times_ns[operator][device]))
+    format_bound(table.times_ns[operator][device], table.is_lower_bound(operator, device))
 }
 
 /// Describes the change of the objective by a move of an operator, for terminal and page. Its own device has none.

@@ -4,7 +4,7 @@ use super::{escape, wider_note};
 use crate::planning::NetworkPlan;
 use models::Choice;
 use report::page::chart::{Scale, draw_ticks, format_tick, label_width, round_ticks, svg_start};
-use report::{format_count, format_duration, format_percent, format_range};
+use report::{format_bound, format_count, format_duration, format_percent, format_range};
 use std::fmt::Write;
 
 const AXIS: f64 = 440.0;
@@ -206,7 +206,7 @@ impl PlanBar {
     fn describe(&self) -> String {
         let interval =
             self.interval_ns.map_or(String::new(), |(low, high)| format!(", 90 %: {}", format_range(low, high)));
-        format!("{}{}{interval}", if self.is_bound { "≥ " } else { "" }, format_duration(self.time_ns))
+        format!("{}{interval}", format_bound(self.time_ns, self.is_bound))
     }
 
     fn draw_bar(&self, middle: f64, scale: &Scale) -> String {

@@ -7,7 +7,7 @@ use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
 use planners::stages::{Costs, SearchLimits, Stages};
-use report::format_duration;
+use report::{format_bound, format_duration};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl NetworkPlan {
 
     /// Formats a time that the plan predicts, marked if it is only a lower bound.
     pub fn describe_ns(&self, time_ns: f64) -> String {
-        format!("{}{}", if self.is_lower_bound() { "≥ " } else { "" }, format_duration(time_ns))
+        format_bound(time_ns, self.is_lower_bound())
     }
 
     /// Names the first three of the given calls.

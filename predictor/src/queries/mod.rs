@@ -116,7 +116,7 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
             (name, Cell::Number(number)) if [device_column, "device"].contains(&name) => {
                 setting.device = Some(number.to_string());
             }
-            (name, _) if [operator_column, device_column, "operator", "device"].contains(&name) => {
+            (name, _) if [operator_column, "operator"].contains(&name) => {
                 return Err(wrong("names"));
             }
             ("threads", Cell::Number(number)) => setting.threads = Some(*number),
