@@ -24,6 +24,9 @@ pub struct GpuFacts {
     pub fp8_flops: Option<f64>,
     pub fp4_flops: Option<f64>,
     pub int8_flops: Option<f64>,
+    /// Exponential functions per second at peak, as the softmax of attention needs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exponentials_per_s: Option<f64>,
     pub power_limit_w: f64,
     /// Bandwidth to GPUs of the same host, in bytes per second and direction.
     pub link_bytes_per_s: f64,
@@ -69,7 +72,7 @@ impl GpuFacts {
     }
 
     pub fn is_sound(&self) -> bool {
-        let optional = [self.fp8_flops, self.fp4_flops, self.int8_flops].into_iter().flatten();
+        let optional = [self.fp8_flops, self.fp4_flops, self.int8_flops, self.exponentials_per_s].into_iter().flatten();
         let sizes = [self.units, self.l2_bytes, self.memory_bytes, self.bandwidth_bytes_per_s, self.bf16_flops];
         let rest = [self.power_limit_w, self.link_bytes_per_s, self.generation];
         sizes.into_iter().chain(rest).chain(optional).all(|figure| figure.is_finite() && figure > 0.0)

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::routing::{RankLoad, TILE_ROWS};
 use crate::times::LAUNCH_SECONDS;
+use std::f32::consts::LN_2;
 
 /// Sizes of output tiles that matrix kernels commonly use.
 const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (128.0, 256.0), (64.0, 64.0)];
@@ -21,12 +22,17 @@ pub struct Features {
     /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in repeated runs.
     pub warm_seconds: f64,
     pub compute_seconds: f64,
+    /// Time of memory traffic, if data that fits in the shared cache is read from the cache.
+    pub warm_memory_seconds: f64,
 }
 
 /// Number of leading features that all operators share; features of the operator's sizes follow.
 const COMMON: usize = 13;
 /// Indices of the features that describe only the device.
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
+
+/// Distance of kernels with and without a window, like that of kernels whose sizes differ by a factor of 16.
+const WINDOW_DISTANCE: f32 = 4.0 * LN_2;
 
 impl Features {
     /// Returns the features except those of the device only, from which trees of few devices do not generalise.
@@ -35,7 +41,7 @@ impl Features {
     }
 
     /// Returns the features, all logarithms, that measure the similarity of kernels: compute and memory time, bound,
-    /// cache share and sizes.
+    /// cache share and sizes; for attention also whether there is a window, with which libraries start another kernel.
     pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],
@@ -43,10 +49,15 @@ impl Features {
             Kernel::Decode(_) => &[0, 1, 2, 6, 7],
             Kernel::Experts(_) => &[0, 1, 2, 3, 4, 5, 6],
         };
+        let has_window = match kernel {
+            Kernel::Prefill(Prefill { window, .. }) | Kernel::Decode(Decode { window, .. }) => window.is_some(),
+            Kernel::Gemm(_) | Kernel::Experts(_) => false,
+        };
         [1, 2, 4, 5]
             .into_iter()
             .chain(sizes.iter().map(|place| COMMON + place))
             .map(|place| self.values[place])
+            .chain([f32::from(has_window) * WINDOW_DISTANCE])
             .collect()
     }
 }
@@ -117,7 +128,8 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
     let work = kernel.kernel_work();
     let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
     let reference_seconds = compute.max(memory) + LAUNCH_SECONDS;
-    let warm_seconds = compute.max(warm_memory_seconds(work.bytes, device)) + LAUNCH_SECONDS;
+    let warm_memory_seconds = warm_memory_seconds(work.bytes, device);
+    let warm_seconds = compute.max(warm_memory_seconds) + LAUNCH_SECONDS;
     let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
     row.push_value(f64::from(framework));
     row.push_log(compute);
@@ -139,7 +151,7 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
         Kernel::Decode(decode) => decode_features(decode, &mut row),
         Kernel::Experts(experts) => experts_features(experts, &mut row),
     }
-    Ok(Features { values: row.values, reference_seconds, warm_seconds, compute_seconds: compute })
+    Ok(Features { values: row.values, reference_seconds, warm_seconds, compute_seconds: compute, warm_memory_seconds })
 }
 
 fn gemm_features(gemm: &Gemm, row: &mut Row) {
@@ -315,6 +327,19 @@ mod tests {
             });
             assert_eq!(lengths[0], lengths[1], "{texts:?}");
         }
+    }
+
+    #[test]
+    fn kernels_with_and_without_a_window_are_dissimilar() {
+        let h100 = find_device("h100_sxm").expect("a device");
+        let values = |window: &str| {
+            let text = format!("attention_decode:batch=2048,context=64,heads=48,kv_heads=1,head_dim=64{window}");
+            let kernel: Kernel = text.parse().expect("a kernel");
+            kernel_features(&kernel, h100, 0.0).expect("features").similarity_values(&kernel)
+        };
+        // Both read 64 keys.
+        let differences = values("").into_iter().zip(values(",window=128")).filter(|(one, two)| one != two).count();
+        assert_eq!(differences, 1);
     }
 
     #[test]

@@ -187,6 +187,10 @@ impl Gemm {
     }
 }
 
+/// Tile of attention kernels for prompts: two blocks of 128 queries, and as many keys as one block has queries.
+const TILE_QUERIES: u64 = 256;
+const TILE_KEYS: u64 = 128;
+
 impl Prefill {
     /// Returns the number of query-key pairs in one head of one sequence.
     pub fn attended_pairs(&self) -> f64 {
@@ -195,6 +199,16 @@ impl Prefill {
         let Some(window) = self.window.map(|window| window as f64) else { return new * past + new * (new + 1.0) / 2.0 };
         let growing = (window - past).clamp(0.0, new).floor();
         growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
+    }
+
+    /// Returns the number of query-key pairs in one head of one sequence that kernels compute, which work on whole tiles.
+    pub(crate) fn tiled_pairs(&self) -> f64 {
+        let last_key = |row: u64| self.past + self.new_tokens.min(row + TILE_QUERIES);
+        let keys = |row: u64| {
+            let in_window = self.window.map_or(u64::MAX, |window| window.saturating_add(TILE_QUERIES));
+            last_key(row).min(in_window).div_ceil(TILE_KEYS) * TILE_KEYS
+        };
+        (0..self.new_tokens).step_by(TILE_QUERIES as usize).map(|row| (TILE_QUERIES * keys(row)) as f64).sum()
     }
 
     pub fn keys_read(&self) -> f64 {
@@ -298,6 +312,8 @@ mod tests {
                 let seen = |token: u64| window.map_or(past + token, |window: u64| window.min(past + token));
                 let counted: u64 = (1..=new).map(seen).sum();
                 assert_eq!(prefill(new, past, window).attended_pairs(), counted as f64, "{new} {past} {window:?}");
+                let tiled = prefill(new, past, window).tiled_pairs();
+                assert!(tiled >= counted as f64 && tiled % (TILE_QUERIES * TILE_KEYS) as f64 == 0.0, "{tiled}");
             }
         }
     }

@@ -60,9 +60,13 @@ fn device_distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
         (Ok(one), Ok(two)) => ratio(one, two),
         _ => 2.0,
     };
+    let exponentials = match (kernel, one.exponentials_per_s, two.exponentials_per_s) {
+        (Kernel::Prefill(_), Some(one), Some(two)) => ratio(one, two),
+        _ => 0.0,
+    };
     let sizes = ratio(one.units, two.units) + ratio(one.l2_bytes, two.l2_bytes);
     let generations = if one.is_sibling(two) { 0.0 } else { 1.0 + 0.3 * (one.generation - two.generation).abs() };
-    peaks + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
+    peaks + exponentials + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
 }
 
 pub fn collect_votes<'a>(
@@ -94,18 +98,39 @@ pub fn collect_votes<'a>(
 fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
     let theirs = kernel_features(kernel, similar, 0.0)?;
     let seconds = theirs.reference_seconds * lent.exp();
-    let scaled = scale_by_bound(seconds, theirs.warm_seconds, lent_bound(own, &theirs, device, similar));
-    Ok((scaled / own.reference_seconds).ln())
+    let (their_bound, own_bound) = lending_bounds(own, &theirs, kernel, device, similar);
+    Ok((scale_by_bound(seconds, their_bound, own_bound) / own.reference_seconds).ln())
 }
 
-/// Returns the bound for scaling a similar device's time. Siblings differ in nominal clocks, but power limits reduce
-/// this difference in practice, so half of it (in log space) is used.
-fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
-    if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
-        return own.warm_seconds;
-    }
-    let units = theirs.compute_seconds * similar.units / device.units;
-    (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
+/// Returns the bounds of a similar device and of `device`, whose ratio scales the similar device's time.
+///
+/// Siblings differ in nominal clocks, but power limits reduce this difference in practice, so half of it (in log space)
+/// is used.
+fn lending_bounds(
+    own: &Features,
+    theirs: &Features,
+    kernel: &Kernel,
+    device: &GpuFacts,
+    similar: &GpuFacts,
+) -> (f64, f64) {
+    let own_compute = match device.is_sibling(similar) {
+        true => (own.compute_seconds * theirs.compute_seconds * similar.units / device.units).sqrt(),
+        false => own.compute_seconds,
+    };
+    let [their_compute, own_compute] = match (kernel, similar.exponentials_per_s, device.exponentials_per_s) {
+        // Products of a tile wait for its softmax. Devices differ in the rate of exponential functions more than in
+        // that of products.
+        (Kernel::Prefill(prefill), Some(theirs_per_s), Some(own_per_s)) => {
+            let pairs = prefill.tiled_pairs();
+            let exponentials = pairs * prefill.batch as f64 * prefill.heads as f64;
+            let padding = pairs / prefill.attended_pairs();
+            [(theirs.compute_seconds, theirs_per_s), (own_compute, own_per_s)]
+                .map(|(products, per_s)| padding * products + exponentials / per_s)
+        }
+        _ => [theirs.compute_seconds, own_compute],
+    };
+    let bound = |compute: f64, features: &Features| compute.max(features.warm_memory_seconds) + LAUNCH_SECONDS;
+    (bound(their_compute, theirs), bound(own_compute, own))
 }
 
 /// Scales a similar device's time by the ratio of bounds; less far above the bound, where latencies limit the time.
@@ -194,6 +219,24 @@ mod tests {
         let (slow, fast) = (20e-6, 10e-6);
         assert!((scale_by_bound(slow, slow, fast) / fast - 1.0).abs() < 0.05);
         assert!((scale_by_bound(10.0 * slow, slow, fast) / (10.0 * slow) - 1.0).abs() < 0.08);
+    }
+
+    #[test]
+    fn prompts_follow_the_rate_of_exponential_functions() {
+        let [b200, gb300] = ["b200_sxm", "gb300"].map(|name| crate::device::find_device(name).expect(name));
+        let ratio = |text: &str| {
+            let kernel: Kernel = text.parse().expect(text);
+            let [theirs, own] = [b200, gb300].map(|device| kernel_features(&kernel, device, 0.0).expect(text));
+            let (their_bound, own_bound) = lending_bounds(&own, &theirs, &kernel, gb300, b200);
+            own_bound / their_bound
+        };
+        let prompt = |head_dim: u64| {
+            ratio(&format!("attention_prefill:batch=1,new_tokens=16384,heads=32,kv_heads=8,head_dim={head_dim}"))
+        };
+        // Measured ratios are 0.74, 0.78, 0.86 and 0.88.
+        let ratios = [64, 128, 256, 512].map(prompt);
+        assert!(ratios.is_sorted() && ratios[0] > 0.55 && ratios[0] < 0.7, "{ratios:?}");
+        assert!(ratios[3] < ratio("gemm:m=8192,n=8192,k=8192"), "{ratios:?}");
     }
 
     #[test]
