@@ -126,11 +126,15 @@ pub fn host_names<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet
 }
 
 impl Question {
-    /// Returns whether a record has a time that matches the query.
+    /// Returns whether a record has a measured time that matches the query.
     pub fn is_about(&self, record: &Record) -> bool {
+        record.source == Source::Measured && self.matches_time(record)
+    }
+
+    /// Returns whether a record has a time of any source that matches the query.
+    pub fn matches_time(&self, record: &Record) -> bool {
         let Question { operator, task, model, threads, host, all_versions: _ } = self;
         record.is_alone()
-            && record.source == Source::Measured
             && record.outcome == Outcome::Ok
             && record.median_ns.is_some()
             && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
@@ -252,6 +256,8 @@ mod tests {
             .map(|best| (best.task_hash.as_str(), best.median_ns, best.host.as_str(), best.schedules))
             .collect();
         assert_eq!(told, [("1", 100.0, "a", 2), ("2", 20.0, "b", 1)]);
+        let (any, simulated) = (Question::default(), records.last().expect("a record"));
+        assert!(any.matches_time(simulated) && !any.is_about(simulated));
         assert!(all[0].distance == 0.0 && all[1].distance > 0.0);
         let on_b = ask(Question {
             host: Some("class of b".to_owned()),

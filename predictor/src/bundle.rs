@@ -17,7 +17,7 @@ use learn::trees::Trees;
 use learn::trees::columns::{Reader, TreeWriter};
 use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
-use serving::Learned;
+use serving::{Learned, describe_failure};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -75,7 +75,7 @@ pub fn read_about(path: &Path) -> Result<Option<About>> {
             packed => decompress_predictor(packed)?,
         };
         let mut length = [0; 4];
-        let damaged = |error: std::io::Error| format!("the file is damaged: {error}");
+        let damaged = |error: std::io::Error| describe_failure(&error);
         body.read_exact(&mut length).map_err(damaged)?;
         let length = header_bytes(length)?;
         let mut header = Vec::new();
@@ -133,7 +133,7 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     decompress_predictor(packed)?
         .take(MAX_BYTES + 1)
         .read_to_end(&mut body)
-        .map_err(|error| format!("the file is damaged: {error}"))?;
+        .map_err(|error| describe_failure(&error))?;
     if body.len() as u64 > MAX_BYTES {
         return Err(format!("the file decompresses to more than {MAX_BYTES} bytes"));
     }

@@ -164,7 +164,8 @@ pub fn query<'py>(
     let time = Duration::try_from_secs_f64(seconds).map_err(refusal_error)?;
     let bounds = QueryBounds { time, memory_mib, ..QueryBounds::default() };
     let answer = run_detached(py, &callbacks, |observer| {
-        engine::query::run_query(&store, &sql, choose, bounds, observer).map(|report| report.answer)
+        let answer = engine::query::run_query(&store, &sql, choose, bounds, observer)?.answer;
+        engine::query::check_names(&answer).map(|()| answer)
     })?;
     let dict = PyDict::new(py);
     for (place, name) in answer.columns.iter().enumerate() {

@@ -114,6 +114,7 @@ def stores():
     assert answer == {"op_kind": ["matmul"], "rows": [4], "best_ns": [min(records["median_ns"])]}, answer
     assert "did you mean `median_ns`" in refusal(lambda: store.records(["medianns"]))
     assert "records" in refusal(lambda: store.query("select nothing"))
+    assert "are named `a`" in refusal(lambda: store.query("select 1 as a, 2 as a"))
     best = store.best(operator="matmul", threads=1)
     assert [task["threads"] for task in best["tasks"]] == [1] and "matmul" in str(best), best
     assert best["tasks"][0]["median_ns"] in store.records("median_ns", choose="middle")["median_ns"], best

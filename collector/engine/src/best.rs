@@ -29,6 +29,9 @@ pub struct BestTimes {
     /// Sum of the best times of the model's tasks, each weighted by its count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_ns: Option<f64>,
+    /// Number of matching times that were not measured, such as simulated ones.
+    #[serde(skip)]
+    pub not_measured: usize,
     /// Whether a part of the store could not be read.
     #[serde(skip)]
     pub is_damaged: bool,
@@ -43,6 +46,12 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     }
     if times.tasks.is_empty() {
         return Err(match times.left_out {
+            0 if times.not_measured > 0 => Failure::usage(format!(
+                "the store `{}` has no measured time that matches, only {}",
+                store.display(),
+                format_count(times.not_measured, "simulated or emulated time")
+            ))
+            .with_hint("`opcollect dataset query` shows them, with their origin in the column `source`"),
             0 => Failure::usage(format!("the store `{}` has no matching time", store.display()))
                 .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
@@ -71,6 +80,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     note_damage(records.damage(), observer);
     let is_damaged = !records.damage().is_empty();
     let (mut matching, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut not_measured = 0;
     for record in records {
         let record = record.map_err(store_failure)?;
         for host in [&record.host, &record.host_class] {
@@ -78,6 +88,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
                 hosts.insert(host.clone());
             }
         }
+        not_measured += usize::from(!question.is_about(&record) && question.matches_time(&record));
         match question.is_about(&record) {
             true if record.host_class == here.host_class && !question.all_versions => {
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
@@ -93,7 +104,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     let old_count = own_count - own.len();
     matching.extend(own.into_iter().map(Record::without_long_columns));
     let Answer { tasks, left_out } = best_records(&matching, question, &here);
-    Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
+    Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, not_measured, is_damaged }, hosts))
 }
 
 /// Returns the conditions of a measurement made now; None without records, or if the compiler cannot be started.

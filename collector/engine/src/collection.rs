@@ -165,8 +165,12 @@ impl Collection<'_> {
         if let Some(tune) = &config.tune {
             let breeder = machine::create_breeder(&config.limits)?;
             let inputs = SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
-            let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt));
-            return Ok(CollectionWork::Search(Box::new(tuning.map_err(tuning_failure)?)));
+            let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt)).map_err(tuning_failure)?;
+            if tuning.is_empty() {
+                let what = "no search of this campaign belongs to this shard, because a search is not divided";
+                self.observer.note(what.to_owned());
+            }
+            return Ok(CollectionWork::Search(Box::new(tuning)));
         }
         let planned = plan_attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(format_chain(&error)))?;

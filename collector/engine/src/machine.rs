@@ -20,7 +20,8 @@ use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Tar
 use worker::Fault;
 
 /// Hint for the error that TVM cannot be used.
-const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
+const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned TVM, or allow more memory if `ulimit -v` is set; \
+                          `opcollect doctor` lists what is missing";
 
 /// Hint for the error that the worker program is missing.
 pub const WORKER_HINT: &str = "the worker program must lie in the same folder as `opcollect`: the wheel contains both, and \

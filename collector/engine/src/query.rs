@@ -46,6 +46,11 @@ pub fn json_rows(answer: &Answer) -> Result<Vec<serde_json::Map<String, serde_js
     answer.json_objects().map_err(|error| query_failure(error, "", ""))
 }
 
+/// Fails if two columns of a result have the same name.
+pub fn check_names(answer: &Answer) -> Result<()> {
+    answer.check_names().map_err(|error| query_failure(error, "", ""))
+}
+
 /// Converts the error of a query. `tables` is the hint for wrong statements, `memory` the hint for exceeded memory.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {

@@ -49,13 +49,37 @@ impl PackedTrees {
     }
 }
 
+/// Describes why the content of a file with a right hash cannot be unpacked.
+pub fn describe_failure(error: &std::io::Error) -> String {
+    // The library for decompression has its own text for this, without a kind.
+    let text = error.to_string().to_lowercase();
+    match text.contains("memory") || text.contains("allocation") {
+        true => format!("there is too little memory to unpack the file: {error}"),
+        false => format!("the file is damaged: {error}"),
+    }
+}
+
 fn unpack_trees(bytes: &[u8], hash: &str) -> Result<Trees, String> {
     if blake3::hash(bytes).to_hex().as_str() != hash {
         return Err("the file is damaged: the trees do not match their hash".to_owned());
     }
-    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(|error| format!("the file is damaged: {error}"))?;
+    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(|error| describe_failure(&error))?;
     let mut reader = Reader::new(&unpacked)?;
     let trees = reader.read_trees()?;
     reader.check_finished()?;
     Ok(trees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn too_little_memory_is_no_damage() {
+        for error in [Error::from(ErrorKind::OutOfMemory), Error::other("Allocation error : not enough memory")] {
+            assert!(describe_failure(&error).starts_with("there is too little memory"), "{error}");
+        }
+        assert!(describe_failure(&Error::other("Data corruption detected")).starts_with("the file is damaged"));
+    }
 }

@@ -52,7 +52,8 @@ impl CotuningQuestion {
                 let threads = (1..=cores).map(|threads| threads.to_string()).collect::<Vec<_>>().join(",");
                 return Err(Error::Query(format!(
                     "no schedule of `{text}` has times on every number of threads up to {cores}; measure some with `opcollect \
-                     --modelsource simple --modelname {text} --threads {threads}`"
+                     --modelsource simple --modelname {text} --threads {threads}{}`",
+                    host.store_flag()
                 )));
             }
             let profile = host.task_profile(task);

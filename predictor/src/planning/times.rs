@@ -15,10 +15,12 @@ use learn::predictor::{Basis, Prediction, Predictor};
 use models::{Task, TaskUse};
 use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// Store that contains the records.
+    pub store: PathBuf,
     pub class: String,
     pub cache_bytes: f64,
     peaks: Peaks,
@@ -80,7 +82,7 @@ impl Host {
             (None, [only]) => only.clone(),
             (None, []) => {
                 return Err(Error::Query(format!(
-                    "`{}` has no operator times with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
+                    "`{0}` has no operator times with warm caches; measure some with `opcollect --modelname MODEL --threads 1,2 --store {0}`",
                     path.display()
                 )));
             }
@@ -93,11 +95,16 @@ impl Host {
         let (together, _) = select_versions(together, all_versions);
         let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
         let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
-        let host = Host::from_records(class, &records, peaks);
+        let host = Host::from_records(path, class, &records, peaks);
         Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, damage, ..host })
     }
 
-    fn from_records(class: String, records: &[Record], peaks: Peaks) -> Host {
+    /// Returns the option of `opcollect` that writes further records into the store.
+    pub(crate) fn store_flag(&self) -> String {
+        format!(" --store {}", self.store.display())
+    }
+
+    fn from_records(store: &Path, class: String, records: &[Record], peaks: Peaks) -> Host {
         let mut attempts: HashMap<(String, usize), Vec<&Record>> = HashMap::new();
         for record in records {
             let Some(threads) = record.threads.and_then(|threads| usize::try_from(threads).ok()) else { continue };
@@ -107,7 +114,8 @@ impl Host {
         let cache_bytes = cache_bytes(records);
         let versions = records.iter().map(Record::version_text).collect();
         let (coruns, profiles) = (CoRuns::default(), HashMap::new());
-        Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0, damage: Vec::new() }
+        let store = store.to_owned();
+        Host { store, class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0, damage: Vec::new() }
     }
 
     /// Returns the resources that operators share on `cores` cores, with fitted interference weights.
@@ -218,11 +226,12 @@ impl Times<'_> {
             match missing {
                 None => Ok(times.into_iter().flatten().collect()),
                 Some(place) => Err(Error::Query(format!(
-                    "no time of `{}` on {} thread(s); measure it with `opcollect --modelname M --schedules 1 --threads {}`, \
+                    "no time of `{}` on {} thread(s); measure it with `opcollect --modelname MODEL --schedules 1 --threads {}{}`, \
                      or give a --predictor",
                     one.task.describe(),
                     place + 1,
-                    (1..=cores).map(|threads| threads.to_string()).collect::<Vec<_>>().join(",")
+                    (1..=cores).map(|threads| threads.to_string()).collect::<Vec<_>>().join(","),
+                    self.host.map(Host::store_flag).unwrap_or_default()
                 ))),
             }
         };

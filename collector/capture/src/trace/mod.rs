@@ -45,7 +45,7 @@ pub enum Error {
     Memory { mib: u32 },
     #[error("the result of the query has more than {rows} rows or {} MiB", bytes >> 20)]
     Long { rows: usize, bytes: usize },
-    #[error("two columns of the result are named `{name}`, but names in JSON objects must differ")]
+    #[error("two columns of the result are named `{name}`, but names must differ")]
     EqualNames { name: String },
 }
 
@@ -65,12 +65,18 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Fails if two columns have the same name, of which JSON objects and Python dictionaries would keep one.
+    pub fn check_names(&self) -> Result<(), Error> {
+        let mut names = HashSet::new();
+        match self.columns.iter().find(|name| !names.insert(*name)) {
+            Some(name) => Err(Error::EqualNames { name: name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Converts each row to a JSON object. Columns must have different names.
     pub fn json_objects(&self) -> Result<Vec<serde_json::Map<String, serde_json::Value>>, Error> {
-        let mut names = HashSet::new();
-        if let Some(name) = self.columns.iter().find(|name| !names.insert(*name)) {
-            return Err(Error::EqualNames { name: name.clone() });
-        }
+        self.check_names()?;
         let object = |row: &Vec<Value>| {
             self.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
         };

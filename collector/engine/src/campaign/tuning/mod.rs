@@ -119,6 +119,11 @@ impl Tuning {
         })
     }
 
+    /// Returns whether there is nothing to measure.
+    pub fn is_empty(&self) -> bool {
+        self.searches.is_empty() && self.fixed.is_empty()
+    }
+
     /// Trains the searches with records that are not trials of these searches. Returns the number of lessons.
     pub fn learn_lessons(&mut self, lessons: &Lessons, target: &Target) -> usize {
         let began = Instant::now();

@@ -343,6 +343,7 @@ fn trials_go_to_slow_tasks_and_shards_divide_the_searches() {
     let defaults: Vec<Key> = records[..2].iter().map(|record| record.key).collect();
     let ours = made.tuning(|attempt| attempt.key == defaults[0]);
     assert_eq!(ours.searches().len(), 1);
+    assert!(!ours.is_empty() && made.tuning(|_| false).is_empty());
 }
 
 #[test]
