@@ -67,6 +67,9 @@ fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
 pub fn contents_of(tensor: &Tensor) -> Const {
     /// Maximum number of elements that are stored as a list of numbers; longer constants are stored as bytes.
     const SHORT: usize = 64;
+    if tensor.is_rounded_as_numbers() {
+        return Const::Bytes(Contents::new(tensor.as_bytes().to_vec()));
+    }
     let numbers = tensor.to_numbers();
     match numbers.as_slice() {
         [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|number| number.to_bits() == first.to_bits()) => {
@@ -117,6 +120,18 @@ mod tests {
             panic!("not an expression")
         };
         assert_eq!(computed.op, turn);
+    }
+
+    #[test]
+    fn folded_integers_keep_all_64_bits() {
+        let ty = TensorType::new(DType::I64, &[2]);
+        let large = [i64::MAX - 1, i64::MAX - 2];
+        let bytes = |numbers: [i64; 2]| Const::Bytes(Contents::new(numbers.map(i64::to_le_bytes).concat()));
+        let add = Op::Binary(Binary { function: BinaryOp::Add });
+        let folded = fold_operator(&add, &[(&ty, &bytes(large)), (&ty, &Const::Fill(1.0))]);
+        assert_eq!(folded, Some(bytes([i64::MAX, i64::MAX - 1])));
+        let folded = fold_operator(&add, &[(&ty, &bytes(large)), (&ty, &Const::Fill(3.0))]);
+        assert_eq!(folded, Some(bytes([i64::MIN + 1, i64::MIN])));
     }
 
     #[test]

@@ -197,6 +197,18 @@ impl<'a> Emit<'a> {
         Ok(Some(reference::constant_tensor(self.builder.value_type(id)?, data)?.to_numbers()))
     }
 
+    /// Returns whether `known_numbers` rounds the integers of a constant.
+    pub fn is_rounded_as_numbers(&self, id: ValueId) -> Outcome<bool> {
+        let Some(data) = self.builder.constant_data(id) else { return Ok(false) };
+        let ty = self.builder.value_type(id)?;
+        if ty.element_count().is_none_or(|elements| elements > MAX_SMALL)
+            || !matches!(ty.dtype, DType::I64 | DType::U64)
+        {
+            return Ok(false);
+        }
+        Ok(reference::constant_tensor(ty, data)?.is_rounded_as_numbers())
+    }
+
     /// Returns the numbers of an input that determines a shape or an attribute; refuses an input that is not constant.
     pub fn require_numbers(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
         match self.known_numbers(id)? {

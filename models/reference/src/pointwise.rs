@@ -207,7 +207,7 @@ fn truth_value(claim: bool) -> f64 {
     f64::from(u8::from(claim))
 }
 
-fn compare_values(function: CompareOp, a: f64, b: f64) -> bool {
+pub(super) fn compare_values<T: PartialOrd>(function: CompareOp, a: T, b: T) -> bool {
     match function {
         CompareOp::Equal => a == b,
         CompareOp::NotEqual => a != b,

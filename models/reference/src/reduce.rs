@@ -7,7 +7,7 @@ use models::operators::{
 };
 
 /// Returns, for each element of `x` in storage order, the index of the result that it contributes to.
-fn reduction_targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn reduction_targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
     let is_reduced = |axis: usize| axes.iter().any(|&reduced| usize::try_from(reduced) == Ok(axis));
     let mut kept = vec![0; x.extents.len()];
     let mut stride = 1;

@@ -2,6 +2,7 @@
 
 use models::error::{Error, Result};
 use models::types::{DType, TensorType};
+use std::borrow::Cow;
 
 /// Maximum number of elements of a tensor; as 64-bit numbers they take 2 GiB.
 const MAX_ELEMENTS: u64 = 1 << 28;
@@ -38,9 +39,30 @@ impl Tensor {
         &self.bytes
     }
 
+    /// Creates a tensor of 64-bit integers; each number wraps around to the element type.
+    fn from_wide(ty: TensorType, numbers: &[i128]) -> Result<Tensor> {
+        Tensor::from_bytes(ty, numbers.iter().flat_map(|&number| (number as u64).to_le_bytes()).collect())
+    }
+
     /// Returns the contents as 64-bit floats. 64-bit integers beyond 2^53 are rounded.
     pub fn to_numbers(&self) -> Vec<f64> {
         decode_numbers(self.ty.dtype, &self.bytes)
+    }
+
+    /// Returns the exact contents if the element type is a 64-bit integer, which `to_numbers` may round.
+    pub fn to_wide(&self) -> Option<Vec<i128>> {
+        let (elements, _) = self.bytes.as_chunks::<8>();
+        match self.ty.dtype {
+            DType::I64 => Some(elements.iter().map(|&element| i64::from_le_bytes(element).into()).collect()),
+            DType::U64 => Some(elements.iter().map(|&element| u64::from_le_bytes(element).into()).collect()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether `to_numbers` rounds an element.
+    pub fn is_rounded_as_numbers(&self) -> bool {
+        self.to_wide()
+            .is_some_and(|numbers| numbers.iter().any(|number| number.unsigned_abs() > 1 << f64::MANTISSA_DIGITS))
     }
 }
 
@@ -50,18 +72,25 @@ pub(super) struct Array {
     ty: TensorType,
     pub(super) extents: Vec<usize>,
     pub(super) data: Vec<f64>,
+    /// The elements before `data` rounded them, if the element type is a 64-bit integer and the elements are computed.
+    wide: Option<Vec<i128>>,
 }
 
 impl Array {
     pub(super) fn from_tensor(tensor: &Tensor) -> Result<Array> {
         let extents = checked_extents(&tensor.ty)?;
-        Ok(Array { ty: tensor.ty.clone(), extents, data: tensor.to_numbers() })
+        Ok(Array { ty: tensor.ty.clone(), extents, data: tensor.to_numbers(), wide: tensor.to_wide() })
     }
 
     pub(super) fn zeros(ty: &TensorType) -> Result<Array> {
         let extents = checked_extents(ty)?;
         let data = vec![0.0; extents.iter().product()];
-        Ok(Array { ty: ty.clone(), extents, data })
+        Ok(Array { ty: ty.clone(), extents, data, wide: None })
+    }
+
+    /// Returns an array of the same type whose elements are not rounded to it.
+    pub(super) fn with_data(&self, data: Vec<f64>) -> Array {
+        Array { ty: self.ty.clone(), extents: self.extents.clone(), data, wide: None }
     }
 
     pub(super) fn tensor_type(&self) -> &TensorType {
@@ -69,11 +98,37 @@ impl Array {
     }
 
     pub(super) fn into_tensor(self) -> Result<Tensor> {
-        Tensor::from_numbers(self.ty, &self.data)
+        match &self.wide {
+            Some(numbers) => Tensor::from_wide(self.ty, numbers),
+            None => Tensor::from_numbers(self.ty, &self.data),
+        }
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        matches!(self.ty.dtype, DType::I64 | DType::U64)
+    }
+
+    /// Returns the exact elements of an integer type.
+    pub(super) fn integers(&self) -> Cow<'_, [i128]> {
+        match &self.wide {
+            Some(numbers) => Cow::Borrowed(numbers),
+            None => Cow::Owned(self.data.iter().map(|&number| number as i128).collect()),
+        }
+    }
+
+    /// Sets the elements of an integer type, to which each number wraps around.
+    pub(super) fn set_integers(&mut self, numbers: impl Iterator<Item = i128>) {
+        let dtype = self.ty.dtype;
+        let numbers: Vec<i128> = numbers.map(|number| wrap_to(dtype, number)).collect();
+        self.data = numbers.iter().map(|&number| number as f64).collect();
+        self.wide = self.is_wide().then_some(numbers);
     }
 
     pub(super) fn round_all(&mut self) {
         let dtype = self.ty.dtype;
+        if self.is_wide() && self.wide.is_none() {
+            self.wide = Some(self.data.iter().map(|&number| truncate_to_wide(dtype, number)).collect());
+        }
         self.data.iter_mut().for_each(|number| *number = round_to(dtype, *number));
     }
 }
@@ -100,6 +155,26 @@ fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
 
 fn tensor_error(ty: &TensorType, reason: String) -> Error {
     Error::Tensor { ty: ty.to_string(), reason }
+}
+
+fn wrap_to(dtype: DType, number: i128) -> i128 {
+    match dtype {
+        DType::I8 => i128::from(number as i8),
+        DType::I16 => i128::from(number as i16),
+        DType::I32 => i128::from(number as i32),
+        DType::I64 => i128::from(number as i64),
+        DType::U8 => i128::from(number as u8),
+        DType::U16 => i128::from(number as u16),
+        DType::U32 => i128::from(number as u32),
+        DType::U64 => i128::from(number as u64),
+        DType::Bool => i128::from(number != 0),
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => number,
+    }
+}
+
+/// Drops the fraction of a number and limits it to the range of a 64-bit integer type; negative numbers wrap around.
+fn truncate_to_wide(dtype: DType, x: f64) -> i128 {
+    if dtype == DType::I64 || x < 0.0 { wrap_to(dtype, i128::from(x as i64)) } else { i128::from(x as u64) }
 }
 
 /// Rounds to the nearest number of an element type; for integers, drops the fraction and wraps.

@@ -29,8 +29,12 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
         let finite = wanted.to_numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
-        // Quantised outputs may differ by one step, whatever their size.
-        let least = if matches!(wanted.tensor_type().dtype, DType::I8 | DType::U8) { 1.0 } else { MIN_NORMAL };
+        let least = match wanted.tensor_type().dtype {
+            _ if share == 0.0 => 0.0,
+            // Quantised outputs may differ by one step, whatever their size.
+            DType::I8 | DType::U8 => 1.0,
+            _ => MIN_NORMAL,
+        };
         let absolute = (share * unit).max(least);
         let compared = reference::compare_tensors(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
@@ -42,10 +46,12 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
     worst
 }
 
-/// Returns the tolerated error as a share of the largest output: more for half precision and for quantised layers.
+/// Returns the tolerated error as a share of the largest output: more for half precision and for quantised layers, none
+/// for a graph of integers.
 pub fn error_tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {
+        () if !graph.values.iter().any(|value| value.ty.dtype.is_float()) => 0.0,
         () if has(&[DType::I8, DType::U8]) => 0.05,
         () if has(&[DType::BF16]) => 0.05,
         () if has(&[DType::F16]) => 0.01,
@@ -86,6 +92,19 @@ mod tests {
         };
         assert!(compare_outputs(0.05, &tensor([5.0, -1.0]), &tensor([4.0, 0.0])).is_right);
         assert!(!compare_outputs(0.05, &tensor([5.0, -1.0]), &tensor([3.0, 0.0])).is_right);
+    }
+
+    #[test]
+    fn integers_computed_from_integers_are_exact() {
+        let ty = TensorType::new(DType::I64, &[1]);
+        let mut builder = GraphBuilder::new("one");
+        let x = builder.add_input("x", ty.clone()).expect("an input");
+        let y = builder.push(Op::Unary(Unary { function: UnaryOp::Square }), &[x]).expect("a call");
+        let share = error_tolerance(&builder.finish(&[y]).expect("a graph"));
+        let tensor =
+            |number: i64| vec![Tensor::from_bytes(ty.clone(), number.to_le_bytes().to_vec()).expect("a number")];
+        assert!(compare_outputs(share, &tensor(i64::MAX), &tensor(i64::MAX)).is_right);
+        assert!(!compare_outputs(share, &tensor(i64::MAX - 1), &tensor(i64::MAX)).is_right);
     }
 
     #[test]

@@ -232,8 +232,11 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (low, high) = (call.optional_input(1), call.optional_input(2));
     let number = |emit: &Emit<'_>, id: Option<ValueId>| -> Outcome<Option<Option<f64>>> {
-        // The outer option is None for a bound computed at run time, the inner one for an absent bound.
+        // The outer option is None for a bound that is computed at run time or no 64-bit float, the inner one for an absent bound.
         let Some(id) = id else { return Ok(Some(None)) };
+        if emit.is_rounded_as_numbers(id)? {
+            return Ok(None);
+        }
         Ok(emit.known_numbers(id)?.and_then(|numbers| numbers.first().copied()).map(Some))
     };
     if let (Some(low), Some(high)) = (number(emit, low)?, number(emit, high)?) {

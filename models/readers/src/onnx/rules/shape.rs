@@ -4,6 +4,7 @@ use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
+use models::operators::{Expand, Op};
 use models::types::{DType, TensorType};
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -56,23 +57,27 @@ pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.require_integers(call.input(0)?, "shape")?;
-    let (dtype, number) = match call.tensor_attribute("value") {
-        None => (DType::F32, 0.0),
+    let (dtype, number, exact) = match call.tensor_attribute("value") {
+        None => (DType::F32, 0.0, None),
         Some(message) => {
             let (ty, data) = match tensor::constant_data(message, None) {
                 Ok(constant) => constant,
                 Err(reason) => return unsupported(reason),
             };
-            let numbers = reference::constant_tensor(&ty, &data)?.to_numbers();
-            let [number] = numbers.as_slice() else {
+            let value = reference::constant_tensor(&ty, &data)?;
+            let [number] = value.to_numbers()[..] else {
                 return malformed(format!("`value` must be one number, is {ty}"));
             };
-            (ty.dtype, *number)
+            (ty.dtype, number, value.is_rounded_as_numbers().then_some(data))
         }
     };
     let ty = TensorType::new(dtype, &extents);
     if ty.element_count().is_none() {
         return malformed(format!("{ty} is not a valid type"));
+    }
+    if let Some(data) = exact {
+        let value = emit.add_constant(TensorType::new(dtype, &[]), data)?;
+        return Ok(vec![emit.push(Op::Expand(Expand { shape: extents }), &[value])?]);
     }
     Ok(vec![emit.add_constant(ty, Const::Fill(number))?])
 }

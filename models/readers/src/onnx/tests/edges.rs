@@ -80,3 +80,23 @@ fn an_input_with_a_default_can_be_bound() {
     let values = BTreeMap::from([("w".to_owned(), vec![5.0])]);
     assert_eq!(evaluated(&scaled, &Options { values, ..Options::default() }, &[1.0, 2.0]).1, [5.0, 10.0]);
 }
+
+#[test]
+fn constants_of_64_bits_are_not_rounded() {
+    let large = (1_i64 << 60) + 1;
+    let scalar = |name: &str, number| messages::Tensor { dims: vec![], ..integers(name, &[number]) };
+    let mut cast = node("x64 = Cast(x)");
+    cast.attribute.push(int("to", 7));
+    let mut filled = node("filled = ConstantOfShape(shape)");
+    filled.attribute.push(Attribute {
+        name: "value".to_owned(),
+        t: Some(integers("", &[large])),
+        ..Attribute::default()
+    });
+    let nodes = vec![cast, filled, node("sum = Add(x64, filled)"), node("y = Clip(sum, low)")];
+    let graph = model(&["2"], vec![integers("shape", &[2]), scalar("low", large + 2)], nodes);
+    let graph = read(&graph, &Options::default()).unwrap_or_else(|error| panic!("{error}")).graph;
+    let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, 4.0]).unwrap();
+    let y = reference::evaluate_graph(&graph, &[x]).unwrap().remove(0);
+    assert_eq!(y.to_wide().unwrap(), [large + 2, large + 4].map(i128::from));
+}
