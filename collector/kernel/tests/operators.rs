@@ -17,6 +17,12 @@ const SCHEDULES: usize = 3;
 
 #[track_caller]
 fn check(texts: &[&str], schedules: usize) {
+    check_errors(texts, schedules, f64::INFINITY);
+}
+
+/// Checks results like `check`, and that no error exceeds a share of its result.
+#[track_caller]
+fn check_errors(texts: &[&str], schedules: usize, share: f64) {
     let mut workers = common::workers();
     let cpus = &affinity::allowed_cpus().expect("the system tells the CPUs")[..1];
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
@@ -34,7 +40,7 @@ fn check(texts: &[&str], schedules: usize) {
     let mut failures = Vec::new();
     for ((task, job), build) in tried.iter().zip(built) {
         let wrong = match build {
-            Build::Built(artifact) => run(&mut workers, task, *artifact, cpus),
+            Build::Built(artifact) => run(&mut workers, task, *artifact, cpus, share),
             other => Some(format!("{other:?}")),
         };
         failures.extend(wrong.map(|why| format!("{}\n  {}\n  {why}", task.to_text(), job.schedule)));
@@ -42,11 +48,11 @@ fn check(texts: &[&str], schedules: usize) {
     assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));
 }
 
-fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -> Option<String> {
+fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize], share: f64) -> Option<String> {
     let mut job = common::run_job(task, artifact.object, cpus);
     job.packings = artifact.packings;
     match workers.run_job(&job, PATIENCE) {
-        Ok(RunReply::Measured(measured)) if measured.check.is_some() => None,
+        Ok(RunReply::Measured(measured)) if measured.check.is_some_and(|check| check.max_rel_error <= share) => None,
         other => Some(format!("{other:?}")),
     }
 }
@@ -317,5 +323,20 @@ fn quantised_operators() {
             r#"dequantize(i8[1,3,7,9], const f32[], const i8[]) axis=0 | binary(_, f32[1,3,7,9]) function="add" | unary(_) function="relu" | quantize(_, const f32[], const i8[]) to="i8" axis=0"#,
         ],
         SCHEDULES,
+    );
+}
+
+#[test]
+fn casts_to_bfloat_round_before_the_next_step() {
+    check_errors(
+        &[
+            r#"cast(f32[3,21]) to="bf16" | cast(_) to="f32""#,
+            r#"cast(f32[3,21]) to="bf16" | unary(_) function="relu" | cast(_) to="f64""#,
+            r#"cast(f64[3,21]) to="bf16" | binary(_, bf16[3,21]) function="add""#,
+            r#"cast(f16[3,21]) to="bf16" | binary(_, bf16[21]) function="mul""#,
+            r#"binary(f32[3,21], f32[21]) function="mul" | cast(_) to="bf16" | compare(_, bf16[21]) function="less""#,
+        ],
+        1,
+        0.0,
     );
 }

@@ -52,7 +52,7 @@ pub(super) fn lower_pointwise(
                 x.less(&constant(dtype, 0.0)?)?.select(&x.mul(&read(1, place)?)?, &x)
             }),
         ),
-        Op::Cast(Cast { to }) => ("cast", Box::new(|place| read(0, place)?.cast(*to))),
+        Op::Cast(Cast { to }) => ("cast", Box::new(|place| cast_element(&read(0, place)?, inputs[0].dtype, *to))),
         Op::Identity(_) => ("identity", Box::new(|place| read(0, place))),
         _ => return Ok(None),
     };
@@ -76,6 +76,25 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
 pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
+}
+
+/// Converts an element. TVM computes in 32 bits what has the type bf16 and drops the cast between the two, so a cast to
+/// bf16 rounds explicitly: to the nearest number, ties to even.
+fn cast_element(x: &Expression, from: DType, to: DType) -> Element {
+    if to != DType::BF16 || matches!(from, DType::BF16 | DType::Bool | DType::I8 | DType::U8) {
+        return x.cast(to);
+    }
+    let number = |number: i64| constant(DType::U32, number as f64);
+    let bits = widen(x.clone(), from, DType::F32)?.call_unary("tirx.reinterpret", DType::U32)?;
+    let is_odd = bits.shift_right(&number(16)?)?.bit_and(&number(1)?)?;
+    let rounded = bits.add(&is_odd.add(&number(0x7FFF)?)?)?.bit_and(&number(0xFFFF_0000)?)?;
+    let is_nan = bits.bit_and(&number(0x7FFF_FFFF)?)?.greater(&number(0x7F80_0000)?)?;
+    is_nan.select(&bits, &rounded)?.call_unary("tirx.reinterpret", DType::F32)?.cast(to)
+}
+
+/// Converts an element to another type; a cast to the same type is omitted.
+pub(super) fn widen(x: Expression, from: DType, to: DType) -> Element {
+    if from == to { Ok(x) } else { x.cast(to) }
 }
 
 /// Clamps a constant to the range of its type: a bound outside of it has no effect and cannot be represented.
