@@ -12,7 +12,7 @@ use crate::{Emit, Failure, Options, Refusal, Skipped, escape_name, finish_graph}
 use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
-use models::types::Dim;
+use models::types::{Dim, TensorType};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -28,6 +28,7 @@ pub(super) struct Importer<'a> {
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
     skipped: Vec<Skipped>,
+    notes: Vec<String>,
     /// Inputs of skipped nodes, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
     visited: usize,
@@ -40,7 +41,7 @@ pub(super) fn import_model(
     file: &str,
     folder: Option<&Path>,
     options: &Options,
-) -> Result<(Graph, Vec<Skipped>)> {
+) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
     let Some(graph) = &model.graph else {
         return Err(Error::Malformed {
             file: file.to_owned(),
@@ -61,6 +62,7 @@ pub(super) fn import_model(
             .collect(),
         stated: HashMap::new(),
         skipped: Vec::new(),
+        notes: Vec::new(),
         loose_ends: Vec::new(),
         visited: 0,
         most: max_node_count(model),
@@ -359,7 +361,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn compare_with_stated(&self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
+    fn compare_with_stated(&mut self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
         let Some(info) = self.stated.get(name).filter(|_| scope.depth == 0) else { return Ok(()) };
         let Ok(stated) = stated_type(info) else { return Ok(()) };
         let found = self.emit.builder.value_type(id)?;
@@ -372,6 +374,17 @@ impl<'a> Importer<'a> {
                         .zip(&found.shape)
                         .all(|(stated, found)| stated == found || matches!(stated, Dim::Symbol(_))));
         if agrees {
+            return Ok(());
+        }
+        if counts_padding_windows(node, &stated, found) {
+            self.notes.push(format!(
+                "{}: the file states {stated} for `{}`, as ONNX's shape inference does; the last window would start \
+                 in the padding, so the result is {found}",
+                node_place(node, scope),
+                escape_name(name)
+            ));
+            // Types of later values follow from the stated one.
+            self.stated.clear();
             return Ok(());
         }
         let reason =
@@ -416,7 +429,11 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn finish_import(mut self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish_import(
+        mut self,
+        graph: &'a messages::Graph,
+        scope: &Scope<'a>,
+    ) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
         let mut outputs = Vec::new();
         let names: HashSet<&str> = graph.output.iter().map(|info| info.name.as_str()).collect();
         for info in &graph.output {
@@ -439,7 +456,7 @@ impl<'a> Importer<'a> {
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
-        Ok((graph, self.skipped))
+        Ok((graph, self.skipped, self.notes))
     }
 
     pub(super) fn malformed(&self, place: String, reason: String) -> Error {
@@ -449,6 +466,19 @@ impl<'a> Importer<'a> {
     pub(super) fn unsupported(&self, place: String, reason: String) -> Error {
         Error::Unsupported { file: self.file.to_owned(), place, reason }
     }
+}
+
+/// Whether a stated type counts one window too many in some dimensions. ONNX's shape inference rounds the number of
+/// windows up with `ceil_mode`, and runtimes leave out a window that starts in the padding.
+fn counts_padding_windows(node: &messages::Node, stated: &TensorType, found: &TensorType) -> bool {
+    let is_pool = matches!(&*node.op_type, "MaxPool" | "AveragePool" | "LpPool");
+    let is_ceil = node.attribute.iter().any(|attribute| attribute.name == "ceil_mode" && attribute.i == Some(1));
+    let is_same_or_more = |(index, (stated, found)): (usize, (&Dim, &Dim))| match (stated, found) {
+        (Dim::Known(stated), Dim::Known(found)) => stated == found || (index > 1 && *stated == found + 1),
+        _ => matches!(stated, Dim::Symbol(_)),
+    };
+    let mut dims = stated.shape.iter().zip(&found.shape).enumerate();
+    is_pool && is_ceil && stated.dtype == found.dtype && stated.rank() == found.rank() && dims.all(is_same_or_more)
 }
 
 /// Returns a node's name, or that of its first output, after the path of function calls; keeps the end of a long one.

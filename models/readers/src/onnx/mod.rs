@@ -46,8 +46,8 @@ pub fn read_file(path: &Path) -> Result<Bytes> {
 /// Imports a model from memory. External data is read from `folder` and nowhere else.
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
     let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
-    let (graph, skipped) = import::import_model(&decode_model(bytes, file)?, file, folder, options)?;
-    Ok(Imported { graph, skipped, notes: Vec::new(), bytes: length, hash })
+    let (graph, skipped, notes) = import::import_model(&decode_model(bytes, file)?, file, folder, options)?;
+    Ok(Imported { graph, skipped, notes, bytes: length, hash })
 }
 
 pub fn input_names(bytes: Bytes, file: &str) -> Result<Vec<String>> {

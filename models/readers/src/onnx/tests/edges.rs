@@ -100,3 +100,27 @@ fn constants_of_64_bits_are_not_rounded() {
     let y = reference::evaluate_graph(&graph, &[x]).unwrap().remove(0);
     assert_eq!(y.to_wide().unwrap(), [large + 2, large + 4].map(i128::from));
 }
+
+/// ONNX's shape inference counts a last window that starts in the padding; runtimes do not.
+#[test]
+fn a_stated_pool_may_have_one_window_more() {
+    let stated = |extent: &str| {
+        let mut pool = node("p = MaxPool(x)");
+        pool.attribute = vec![ints("kernel_shape", &[2]), ints("strides", &[3]), ints("pads", &[1, 1])];
+        pool.attribute.push(int("ceil_mode", 1));
+        let mut model = model(&["1", "1", "5"], vec![], vec![pool, node("y = Relu(p)")]);
+        let graph = model.graph.as_mut().unwrap();
+        graph.value_info = vec![info("p", &["1", "1", extent])];
+        graph.output = vec![info("y", &["1", "1", extent])];
+        read(&model, &Options::default())
+    };
+    let imported = stated("3").unwrap_or_else(|error| panic!("{error}"));
+    expect![[r#"
+        [
+            "node `p` (`MaxPool`): the file states f32[1,1,3] for `p`, as ONNX's shape inference does; the last window would start in the padding, so the result is f32[1,1,2]",
+        ]
+    "#]]
+    .assert_debug_eq(&imported.notes);
+    assert!(stated("2").is_ok_and(|imported| imported.notes.is_empty()));
+    assert!(stated("4").is_err());
+}
