@@ -120,7 +120,7 @@ pub fn compare_tensors(actual: &Tensor, expected: &Tensor, tolerance: Tolerance)
     Ok(comparison)
 }
 
-fn dtype_roundoff(dtype: DType) -> f64 {
+pub(super) fn dtype_roundoff(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::from(-53).exp2(),
         DType::F32 => f64::from(-24).exp2(),

@@ -28,9 +28,11 @@ pub use tensor::Tensor;
 use models::error::{Error, Result};
 use models::graph::{Graph, ValueId};
 use models::infer::infer_type;
-use models::operators::Op;
+use models::operators::{Class, Op};
 use models::task::{Operand, Task};
-use models::types::TensorType;
+use models::types::{DType, TensorType};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use tensor::Array;
 
 pub fn evaluate_task(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
@@ -68,6 +70,50 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    evaluate_nodes(graph, constants, inputs, |_, _| {})
+}
+
+/// Returns, for each output, the largest error that rounding of computed values explains: twice the largest change of
+/// an element if every float result of an operator is changed by a few units of roundoff. `expected` are the outputs of
+/// `evaluate_graph_with`. Outputs without floats have no such error.
+pub fn rounding_errors(
+    graph: &Graph,
+    constants: &[Option<Tensor>],
+    inputs: &[Tensor],
+    expected: &[Tensor],
+) -> Result<Vec<f64>> {
+    let mut generator = ChaCha8Rng::seed_from_u64(0);
+    let disturbed = evaluate_nodes(graph, constants, inputs, |op, array| {
+        if matches!(op.class(), Class::Movement | Class::View) {
+            return;
+        }
+        // Vectorised functions approximate to a few units, half precision is computed in 32 bits and then rounded.
+        let dtype = array.tensor_type().dtype;
+        let units = if matches!(dtype, DType::F16 | DType::BF16) { 1.0 } else { 8.0 };
+        let unit = units * compare::dtype_roundoff(dtype);
+        if unit > 0.0 {
+            let mut factor = || if generator.next_u32() & 1 == 0 { 1.0 + unit } else { 1.0 - unit };
+            array.data.iter_mut().for_each(|number| *number *= factor());
+            array.round_all();
+        }
+    })?;
+    let largest_change = |(disturbed, expected): (&Tensor, &Tensor)| {
+        if !expected.tensor_type().dtype.is_float() {
+            return 0.0;
+        }
+        let numbers = disturbed.to_numbers().into_iter().zip(expected.to_numbers());
+        2.0 * numbers.map(|(a, b)| (a - b).abs()).filter(|change| change.is_finite()).fold(0.0, f64::max)
+    };
+    Ok(disturbed.iter().zip(expected).map(largest_change).collect())
+}
+
+/// Evaluates a graph; `finish` may change the result of each operator.
+fn evaluate_nodes(
+    graph: &Graph,
+    constants: &[Option<Tensor>],
+    inputs: &[Tensor],
+    mut finish: impl FnMut(&Op, &mut Array),
+) -> Result<Vec<Tensor>> {
     graph.check_default()?;
     let given: Vec<&TensorType> = inputs.iter().map(Tensor::tensor_type).collect();
     let wanted: Vec<&TensorType> = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
@@ -88,7 +134,8 @@ pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: 
             return Err(Error::Graph { graph: graph.name.clone(), place: node.origin.source_op.clone(), reason });
         }
         let output = node.outputs[0].0 as usize;
-        let result = apply_operator(&node.op, &operands, &graph.values[output].ty)?;
+        let mut result = apply_operator(&node.op, &operands, &graph.values[output].ty)?;
+        finish(&node.op, &mut result);
         values[output] = Some(result);
     }
     graph.outputs.iter().map(|id| made_value(&values, *id).clone().into_tensor()).collect()

@@ -350,6 +350,24 @@ fn comparison() {
     assert!(compare_tensors(&f32(&[2], &[0.0, 10.0]), &expected, exact).is_err());
 }
 
+/// The logarithm of the sum of a softmax is zero but for rounding.
+#[test]
+fn cancellation_leaves_the_rounding_of_its_operands() {
+    use models::graph::GraphBuilder;
+    let mut builder = GraphBuilder::new("one");
+    let x = builder.add_input("x", TensorType::f32(&[2, 5])).unwrap();
+    let shares = builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[x]).unwrap();
+    let sum = Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![1], keep: false });
+    let sum = builder.push(sum, &[shares]).unwrap();
+    let y = builder.push(Op::Unary(Unary { function: UnaryOp::Log }), &[sum]).unwrap();
+    let graph = builder.finish(&[y, x]).unwrap();
+    let inputs = graph_inputs(&graph, 1).unwrap();
+    let constants = graph_constants(&graph).unwrap();
+    let expected = evaluate_graph_with(&graph, &constants, &inputs).unwrap();
+    let errors = rounding_errors(&graph, &constants, &inputs, &expected).unwrap();
+    assert!((5e-7..5e-6).contains(&errors[0]) && errors[1] == 0.0, "{errors:?}");
+}
+
 #[test]
 fn the_tolerance_separates_rounding_from_mistakes() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);

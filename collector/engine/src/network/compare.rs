@@ -24,8 +24,13 @@ const MIN_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
 /// Compares outputs pairwise; returns the worst comparison. `share`: tolerated error relative to the largest output.
 pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
+    compare_above(share, &vec![0.0; wanted.len()], found, wanted)
+}
+
+/// Compares outputs like `compare_outputs`, but tolerates at least the error `floors` of each output.
+pub fn compare_above(share: f64, floors: &[f64], found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
-    for (found, wanted) in found.iter().zip(wanted) {
+    for ((found, wanted), floor) in found.iter().zip(wanted).zip(floors) {
         let finite = wanted.to_numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
@@ -35,7 +40,7 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
             DType::I8 | DType::U8 => 1.0,
             _ => MIN_NORMAL,
         };
-        let absolute = (share * unit).max(least);
+        let absolute = (share * unit).max(least).max(*floor);
         let compared = reference::compare_tensors(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
         if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {
@@ -92,6 +97,14 @@ mod tests {
         };
         assert!(compare_outputs(0.05, &tensor([5.0, -1.0]), &tensor([4.0, 0.0])).is_right);
         assert!(!compare_outputs(0.05, &tensor([5.0, -1.0]), &tensor([3.0, 0.0])).is_right);
+    }
+
+    #[test]
+    fn differences_of_equal_numbers_may_have_their_rounding_error() {
+        let found = tensor([1e-7, 0.0, 0.0, 0.0]);
+        assert!(!compare_outputs(1e-3, &found, &tensor([0.0; 4])).is_right);
+        assert!(compare_above(1e-3, &[2e-7], &found, &tensor([0.0; 4])).is_right);
+        assert!(!compare_above(1e-3, &[5e-8], &found, &tensor([0.0; 4])).is_right);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod record;
 pub mod simulated;
 
 pub use best::Best;
-pub use compare::{Comparison, compare_outputs, error_tolerance};
+pub use compare::{Comparison, compare_above, compare_outputs, error_tolerance};
 pub use portable::Portable;
 pub use record::schedules_hash;
 
