@@ -327,13 +327,15 @@ fn quantised_operators() {
 }
 
 #[test]
-fn casts_to_bfloat_round_before_the_next_step() {
+fn casts_of_bfloat_round_between_steps() {
     check_errors(
         &[
             r#"cast(f32[3,21]) to="bf16" | cast(_) to="f32""#,
             r#"cast(f32[3,21]) to="bf16" | unary(_) function="relu" | cast(_) to="f64""#,
             r#"cast(f64[3,21]) to="bf16" | binary(_, bf16[3,21]) function="add""#,
             r#"cast(f16[3,21]) to="bf16" | binary(_, bf16[21]) function="mul""#,
+            r#"binary(bf16[3,21], bf16[21]) function="mul" | cast(_) to="f32""#,
+            r#"binary(bf16[3,21], bf16[21]) function="sub" | cast(_) to="f64""#,
             r#"binary(f32[3,21], f32[21]) function="mul" | cast(_) to="bf16" | compare(_, bf16[21]) function="less""#,
         ],
         1,

@@ -52,7 +52,9 @@ pub(super) fn lower_pointwise(
                 x.less(&constant(dtype, 0.0)?)?.select(&x.mul(&read(1, place)?)?, &x)
             }),
         ),
-        Op::Cast(Cast { to }) => ("cast", Box::new(|place| cast_element(&read(0, place)?, inputs[0].dtype, *to))),
+        Op::Cast(Cast { to }) => {
+            ("cast", Box::new(|place| cast_element(&read(0, place)?, inputs[0].dtype, *to, output.place > 0)))
+        }
         Op::Identity(_) => ("identity", Box::new(|place| read(0, place))),
         _ => return Ok(None),
     };
@@ -78,18 +80,27 @@ pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }
 
-/// Converts an element. TVM computes in 32 bits what has the type bf16 and drops the cast between the two, so a cast to
-/// bf16 rounds explicitly: to the nearest number, ties to even.
-fn cast_element(x: &Expression, from: DType, to: DType) -> Element {
-    if to != DType::BF16 || matches!(from, DType::BF16 | DType::Bool | DType::I8 | DType::U8) {
-        return x.cast(to);
+/// Converts an element. TVM computes in 32 bits what has the type bf16 and drops casts between the two, so casts to bf16,
+/// and those from bf16 of an element that another step has computed, round explicitly.
+fn cast_element(x: &Expression, from: DType, to: DType, is_computed: bool) -> Element {
+    match (from, to) {
+        (DType::BF16, DType::BF16) => Ok(x.clone()),
+        (DType::BF16, _) if is_computed => widen(round_to_bfloat(&x.cast(DType::F32)?)?, DType::F32, to),
+        // These have at most the eight digits of bf16.
+        (DType::Bool | DType::I8 | DType::U8, DType::BF16) => x.cast(to),
+        (_, DType::BF16) => round_to_bfloat(&widen(x.clone(), from, DType::F32)?)?.cast(to),
+        _ => x.cast(to),
     }
+}
+
+/// Rounds a number of 32 bits to the nearest one of bf16, ties to even; NaN stays NaN.
+fn round_to_bfloat(x: &Expression) -> Element {
     let number = |number: i64| constant(DType::U32, number as f64);
-    let bits = widen(x.clone(), from, DType::F32)?.call_unary("tirx.reinterpret", DType::U32)?;
+    let bits = x.call_unary("tirx.reinterpret", DType::U32)?;
     let is_odd = bits.shift_right(&number(16)?)?.bit_and(&number(1)?)?;
     let rounded = bits.add(&is_odd.add(&number(0x7FFF)?)?)?.bit_and(&number(0xFFFF_0000)?)?;
     let is_nan = bits.bit_and(&number(0x7FFF_FFFF)?)?.greater(&number(0x7F80_0000)?)?;
-    is_nan.select(&bits, &rounded)?.call_unary("tirx.reinterpret", DType::F32)?.cast(to)
+    is_nan.select(&bits, &rounded)?.call_unary("tirx.reinterpret", DType::F32)
 }
 
 /// Converts an element to another type; a cast to the same type is omitted.
