@@ -342,3 +342,31 @@ fn casts_of_bfloat_round_between_steps() {
         0.0,
     );
 }
+
+/// Sums of half precision are computed in 32 bits, so an error is at most about one step of the result.
+#[test]
+fn half_precision_is_rounded_after_the_sum() {
+    let mut tasks = Vec::new();
+    for dtype in ["f16", "bf16"] {
+        for name in ["mean", "l1", "l2", "sum_square", "log_sum_exp"] {
+            tasks.push(format!("reduce({dtype}[3,20000]) function=\"{name}\" axes=[1] keep=false"));
+        }
+        tasks.push(format!("rms_norm({dtype}[2,20000], const {dtype}[20000]) axis=1 epsilon=1e-5"));
+        tasks.push(format!("lp_norm({dtype}[2,20000]) axis=1 order=2"));
+        tasks.push(format!("softmax({dtype}[2,20000]) axis=1 log=false"));
+        tasks.push(format!("global_pool({dtype}[1,3,100,200]) mode={{\"lp\":{{\"order\":2}}}}"));
+        tasks.push(format!("adaptive_pool({dtype}[1,3,100,200]) mode={{\"lp\":{{\"order\":1}}}} extents=[1,2]"));
+        tasks.push(format!(
+            "pool({dtype}[1,3,100,200]) mode={{\"lp\":{{\"order\":2}}}} kernel=[90,90] strides=[3,3] pads=[1,1,1,1] dilations=[1,1] ceil=false count_pad=false"
+        ));
+    }
+    check_errors(&tasks.iter().map(String::as_str).collect::<Vec<_>>(), 2, 0.01);
+    let tasks = [
+        r#"reduce(f16[3,20000]) function="sum" axes=[1] keep=false"#,
+        "cum_sum(f16[2,2100]) axis=1 exclusive=false reverse=false",
+        "layer_norm(f16[2,20000], const f16[20000], const f16[20000]) axis=1 epsilon=1e-5",
+        "group_norm(f16[1,4,50,100], const f16[4], const f16[4]) groups=2 epsilon=1e-5",
+        "mean_variance_norm(f16[2,3,50,70]) axes=[0,2,3] epsilon=1e-9",
+    ];
+    check_errors(&tasks, 2, 0.01);
+}

@@ -1,14 +1,15 @@
-//! Lowers normalisations: helper blocks that reduce rows, then one block that scales every element.
+//! Lowers normalisations: helper blocks that reduce rows, then one block that scales every element. Half precision is
+//! computed in 32 bits, because its sums would lose small terms.
 
-use super::pointwise::{apply_unary, axis_of, drop_tiny_weight, wide_type};
+use super::pointwise::{apply_unary, axis_of, drop_tiny_weight, wide_type, widen};
 use super::reduce::ReducedRows;
-use super::{Indices, Output, Part, Result, Writer};
+use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
 };
 use models::operators::{BatchNorm, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, RmsNorm, Softmax};
-use models::{Op, UnaryOp};
+use models::{DType, Op, UnaryOp};
 
 pub(super) fn lower_normalise(
     writer: &mut Writer,
@@ -38,6 +39,11 @@ pub(super) fn lower_normalise(
     .map(Some)
 }
 
+/// Reads an element in the type of sums.
+fn read_wide(tensor: &Tensor, at: &[Expression]) -> Element {
+    widen(tensor.element_at(at)?, tensor.dtype, wide_type(tensor.dtype))
+}
+
 fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift, mean, variance] = inputs else { unreachable!("batch_norm has five inputs") };
     writer.add_block(&output.block_name("batch_norm"), output.block_part(), output.element_type(), |i| {
@@ -53,7 +59,7 @@ fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Out
 
 fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift] = inputs else { unreachable!("layer_norm has three inputs") };
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let (rows, row) = output.extents.split_at(first);
     let count: i64 = writer.known_extents(row)?.iter().product();
     let part = constant(dtype, 1.0 / count as f64)?;
@@ -71,31 +77,33 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
     let own = |i: &[Expression]| if is_whole { Vec::new() } else { i.to_vec() };
     let sum_axes = axes()?;
     let sum = writer.add_block(&output.block_name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
-        reduce_axes(Reduction::Sum, dtype, &data.element_at(&along(&own(i), &sum_axes))?, &sum_axes)
+        reduce_axes(Reduction::Sum, dtype, &read_wide(data, &along(&own(i), &sum_axes))?, &sum_axes)
     })?;
     let square_axes = axes()?;
     let squares = writer.add_block(&output.block_name("norm_squares"), Part::Helper, (dtype, &rows), |i| {
-        let centred = data.element_at(&along(&own(i), &square_axes))?.sub(&sum.element_at(i)?.mul(&part)?)?;
+        let centred = read_wide(data, &along(&own(i), &square_axes))?.sub(&sum.element_at(i)?.mul(&part)?)?;
         reduce_axes(Reduction::Sum, dtype, &centred.mul(&centred)?, &square_axes)
     })?;
     writer.add_block(&output.block_name("layer_norm"), Part::Anchor, output.element_type(), |i| {
         let row = row_of(i)?;
-        let centred = data.element_at(i)?.sub(&sum.element_at(&row)?.mul(&part)?)?;
+        let centred = read_wide(data, i)?.sub(&sum.element_at(&row)?.mul(&part)?)?;
         let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&variance.call_unary("tirx.sqrt", dtype)?)?;
-        normal.mul(&scale.element_at(&i[first..])?)?.add(&shift.element_at(&i[first..])?)
+        let scaled = normal.mul(&read_wide(scale, &i[first..])?)?.add(&read_wide(shift, &i[first..])?)?;
+        widen(scaled, dtype, output.dtype)
     })
 }
 
 fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale] = inputs else { unreachable!("rms_norm has two inputs") };
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let rows = ReducedRows { axes: (first..output.extents.len()).collect(), keep: true };
     let part = constant(dtype, 1.0 / rows.reduced_count(writer, data)? as f64)?;
     let squares = sum_rows(writer, &output.block_name("norm_squares"), &rows, data, |x, _| x.mul(&x))?;
     writer.add_block(&output.block_name("rms_norm"), Part::Anchor, output.element_type(), |i| {
         let mean = squares.element_at(&rows.result_index(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
-        data.element_at(i)?.div(&apply_unary(UnaryOp::Sqrt, &mean, dtype)?)?.mul(&scale.element_at(&i[first..])?)
+        let normal = read_wide(data, i)?.div(&apply_unary(UnaryOp::Sqrt, &mean, dtype)?)?;
+        widen(normal.mul(&read_wide(scale, &i[first..])?)?, dtype, output.dtype)
     })
 }
 
@@ -107,9 +115,10 @@ fn sum_rows(
     data: &Tensor,
     term: impl Fn(Expression, &[Expression]) -> std::result::Result<Expression, TvmError>,
 ) -> Result<Tensor> {
+    let dtype = wide_type(data.dtype);
     let loops = rows.reduction_loops(data)?;
-    writer.add_block(name, Part::Helper, (data.dtype, &rows.result_extents(data)), |i| {
-        reduce_axes(Reduction::Sum, data.dtype, &term(data.element_at(&rows.data_index(i, &loops))?, i)?, &loops)
+    writer.add_block(name, Part::Helper, (dtype, &rows.result_extents(data)), |i| {
+        reduce_axes(Reduction::Sum, dtype, &term(read_wide(data, &rows.data_index(i, &loops))?, i)?, &loops)
     })
 }
 
@@ -120,7 +129,7 @@ fn mean_variance_norm(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let rank = output.extents.len();
     let rows = ReducedRows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: true };
     let part = constant(dtype, 1.0 / rows.reduced_count(writer, data)? as f64)?;
@@ -132,11 +141,13 @@ fn mean_variance_norm(
     writer.add_block(&output.block_name("mean_variance_norm"), Part::Anchor, output.element_type(), |i| {
         let row = rows.result_index(i)?;
         let deviation = apply_unary(UnaryOp::Sqrt, &squares.element_at(&row)?.mul(&part)?, dtype)?;
-        data.element_at(i)?.sub(&total.element_at(&row)?.mul(&part)?)?.div(&deviation.add(&constant(dtype, epsilon)?)?)
+        let centred = read_wide(data, i)?.sub(&total.element_at(&row)?.mul(&part)?)?;
+        widen(centred.div(&deviation.add(&constant(dtype, epsilon)?)?)?, dtype, output.dtype)
     })
 }
 
 fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let dtype = wide_type(output.dtype);
     let rows = ReducedRows { axes: vec![axis_of(axis, output.extents.len())], keep: true };
     let powers = sum_rows(writer, &output.block_name("norm_powers"), &rows, data, |x, _| match order {
         1 => x.abs(),
@@ -144,15 +155,15 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
     })?;
     writer.add_block(&output.block_name("lp_norm"), Part::Anchor, output.element_type(), |i| {
         let power = powers.element_at(&rows.result_index(i)?)?;
-        let norm = if order == 1 { power } else { apply_unary(UnaryOp::Sqrt, &power, output.dtype)? };
-        let zero = constant(output.dtype, 0.0)?;
-        norm.equal(&zero)?.select(&zero, &data.element_at(i)?.div(&norm)?)
+        let norm = if order == 1 { power } else { apply_unary(UnaryOp::Sqrt, &power, dtype)? };
+        let zero = constant(dtype, 0.0)?;
+        widen(norm.equal(&zero)?.select(&zero, &read_wide(data, i)?.div(&norm)?)?, dtype, output.dtype)
     })
 }
 
 fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift] = inputs else { unreachable!("group_norm has three inputs") };
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let per_group = writer.known_extent(&data.extents[1])? / groups;
     let spatial = writer.known_extents(&data.extents[2..])?;
     let part = constant(dtype, 1.0 / (per_group * spatial.iter().product::<i64>()) as f64)?;
@@ -166,7 +177,7 @@ fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor],
         let channel = i[1].mul(&index_constant(per_group)?)?.add(&loops[0].variable)?;
         let mut at = vec![i[0].clone(), channel];
         at.extend(loops[1..].iter().map(|axis| axis.variable.clone()));
-        data.element_at(&at)
+        read_wide(data, &at)
     };
     let axes = loops()?;
     let total = writer.add_block(&output.block_name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
@@ -180,10 +191,11 @@ fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor],
     writer.add_block(&output.block_name("group_norm"), Part::Anchor, output.element_type(), |i| {
         let row = [i[0].clone(), i[1].floor_div(&index_constant(per_group)?)?];
         let channel = [i[1].clone()];
-        let centred = data.element_at(i)?.sub(&total.element_at(&row)?.mul(&part)?)?;
+        let centred = read_wide(data, i)?.sub(&total.element_at(&row)?.mul(&part)?)?;
         let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&apply_unary(UnaryOp::Sqrt, &variance, dtype)?)?;
-        normal.mul(&scale.element_at(&channel)?)?.add(&shift.element_at(&channel)?)
+        let scaled = normal.mul(&read_wide(scale, &channel)?)?.add(&read_wide(shift, &channel)?)?;
+        widen(scaled, dtype, output.dtype)
     })
 }
 
@@ -194,23 +206,23 @@ fn normalise_channels(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let near = loop_axis("k", &Extent::Known(size), true)?;
     let channels = writer.known_extent(&data.extents[1])?;
-    let squares = writer.add_block(&output.block_name("lrn_squares"), Part::Anchor, output.element_type(), |i| {
+    let like = (dtype, &output.extents[..]);
+    let squares = writer.add_block(&output.block_name("lrn_squares"), Part::Anchor, like, |i| {
         let channel = i[1].add(&near.variable)?.sub(&index_constant((size - 1) / 2)?)?;
         let inside = channel.at_least(&index_constant(0)?)?.and(&channel.less(&index_constant(channels)?)?)?;
         let mut at = i.to_vec();
         at[1] = channel;
-        let x = data.element_at(&at)?;
+        let x = read_wide(data, &at)?;
         let term = inside.if_then_else(&x.mul(&x)?, &constant(dtype, 0.0)?)?;
         reduce_axes(Reduction::Sum, dtype, &term, std::slice::from_ref(&near))
     })?;
     writer.add_block(&output.block_name("lrn"), Part::Epilogue, output.element_type(), |i| {
-        let wide = wide_type(dtype);
         let base = squares.element_at(i)?.mul(&constant(dtype, alpha / size as f64)?)?.add(&constant(dtype, bias)?)?;
-        let power = base.cast(wide)?.function_with("tirx.pow", &constant(wide, beta)?, wide)?.cast(dtype)?;
-        data.element_at(i)?.div(&power)
+        let power = base.function_with("tirx.pow", &constant(dtype, beta)?, dtype)?;
+        widen(read_wide(data, i)?.div(&power)?, dtype, output.dtype)
     })
 }
 
@@ -219,20 +231,21 @@ const SMALLEST_NORMAL_LOG: f64 = -87.3;
 
 fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dimension = axis_of(dimension, output.extents.len());
-    let dtype = output.dtype;
+    let (dtype, wide) = (output.dtype, wide_type(output.dtype));
     let rows: Vec<Extent> = remove_dimension(&output.extents, dimension);
-    let row_reduction = |writer: &mut Writer, name: &str, how: Reduction, source: &Tensor| -> Result<Tensor> {
-        let along: Axis = loop_axis("k", &output.extents[dimension], true)?;
-        writer.add_block(&output.block_name(name), Part::Helper, (dtype, &rows), |i| {
-            reduce_axes(
-                how,
-                dtype,
-                &source.element_at(&insert_dimension(i, dimension, &along.variable))?,
-                std::slice::from_ref(&along),
-            )
-        })
-    };
-    let maximum = row_reduction(writer, "softmax_max", Reduction::Max, data)?;
+    let row_reduction =
+        |writer: &mut Writer, name: &str, how: Reduction, source: &Tensor, dtype: DType| -> Result<Tensor> {
+            let along: Axis = loop_axis("k", &output.extents[dimension], true)?;
+            writer.add_block(&output.block_name(name), Part::Helper, (dtype, &rows), |i| {
+                reduce_axes(
+                    how,
+                    dtype,
+                    &widen(source.element_at(&insert_dimension(i, dimension, &along.variable))?, source.dtype, dtype)?,
+                    std::slice::from_ref(&along),
+                )
+            })
+        };
+    let maximum = row_reduction(writer, "softmax_max", Reduction::Max, data, dtype)?;
     let shifted = |i: &[Expression]| -> std::result::Result<Expression, TvmError> {
         data.element_at(i)?.sub(&maximum.element_at(&remove_dimension(i, dimension))?)
     };
@@ -241,14 +254,15 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
             let difference = shifted(i)?;
             drop_tiny_weight(&difference.call_unary("tirx.exp", dtype)?, &difference, SMALLEST_NORMAL_LOG, dtype)
         })?;
-    let sum = row_reduction(writer, "softmax_sum", Reduction::Sum, &exponential)?;
+    let sum = row_reduction(writer, "softmax_sum", Reduction::Sum, &exponential, wide)?;
     writer.add_block(&output.block_name("softmax"), Part::Anchor, output.element_type(), |i| {
         let total = sum.element_at(&remove_dimension(i, dimension))?;
-        if log {
-            shifted(i)?.sub(&total.call_unary("tirx.log", dtype)?)
+        let value = if log {
+            widen(shifted(i)?, dtype, wide)?.sub(&total.call_unary("tirx.log", wide)?)?
         } else {
-            exponential.element_at(i)?.div(&total)
-        }
+            read_wide(&exponential, i)?.div(&total)?
+        };
+        widen(value, wide, dtype)
     })
 }
 

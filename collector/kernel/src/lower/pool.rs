@@ -1,7 +1,7 @@
 //! Lowers pooling over windows, and global pooling.
 
 use super::movement::{join_conditions, pad_tensor, padded_at};
-use super::pointwise::apply_unary;
+use super::pointwise::{apply_unary, wide_type, widen};
 use super::products::with_leading;
 use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
@@ -9,7 +9,7 @@ use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, lowest_number, reduce_axes,
 };
 use models::operators::{AdaptivePool, GlobalPool};
-use models::{Op, PoolMode, UnaryOp};
+use models::{DType, Op, PoolMode, UnaryOp};
 use schedules::pools::PoolWindow;
 
 pub(super) fn lower_pool(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
@@ -46,29 +46,29 @@ fn pool_windows(
     let (old, new) = (writer.known_extents(&data.extents[2..])?, writer.known_extents(&output.extents[2..])?);
     let reach: Vec<i64> = (0..spatial).map(|d| window.end_overhang(d, old[d], new[d])).collect();
     let is_padded = window.heads.iter().chain(&reach).any(|&extent| extent > 0);
-    let (how, outside) = match mode {
-        PoolMode::Max => (Reduction::Max, lowest_number(data.dtype)?),
-        PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
-    };
+    let how = if mode == PoolMode::Max { Reduction::Max } else { Reduction::Sum };
+    let (dtype, outside) = (sum_type(mode, output), outside_number(how, data.dtype)?);
     let taps = window_taps(window)?;
     let name = output.block_name(match mode {
         PoolMode::Max => "pool_max",
         PoolMode::Average | PoolMode::Lp { .. } => "pool_sum",
     });
     let divisor = if mode == PoolMode::Average { window.window_divisor(&old, &new) } else { None };
-    let share = divisor.map(|count| constant(output.dtype, 1.0 / count as f64)).transpose()?;
+    let share = divisor.map(|count| constant(dtype, 1.0 / count as f64)).transpose()?;
+    let like = (dtype, &output.extents[..]);
     let reduced = if writer.columns_first {
+        let outside = outside_number(how, dtype)?;
         let columns = reduce_columns(writer, (mode, how), window, (data, &old, &reach), (output, &new))?;
         let last = spatial - 1;
         let (mut heads, mut tails) = (vec![0; spatial + 2], vec![0; spatial + 2]);
         (heads[last + 2], tails[last + 2]) = (window.heads[last], reach[last]);
-        writer.add_block(&name, Part::Anchor, output.element_type(), |i| {
+        writer.add_block(&name, Part::Anchor, like, |i| {
             let mut at = i.to_vec();
             at[last + 2] = tap_position(window, last, &i[last + 2], &taps[last])?;
             let sum = padded_at(&columns, (&heads, &tails), &at, &outside)?;
             // A multiplication and an addition are fused into one instruction.
             let part = share.as_ref().map_or(Ok(sum.clone()), |share| sum.mul(share))?;
-            reduce_axes(how, output.dtype, &part, &taps[last..])
+            reduce_axes(how, dtype, &part, &taps[last..])
         })?
     } else {
         let padded = if is_padded {
@@ -83,32 +83,53 @@ fn pool_windows(
         } else {
             data.clone()
         };
-        writer.add_block(&name, Part::Anchor, output.element_type(), |i| {
+        writer.add_block(&name, Part::Anchor, like, |i| {
             let mut at = vec![i[0].clone(), i[1].clone()];
             for d in 0..spatial {
                 at.push(tap_position(window, d, &i[d + 2], &taps[d])?);
             }
-            reduce_axes(how, output.dtype, &pool_term(mode, &padded.element_at(&at)?)?, &taps)
+            let x = widen(padded.element_at(&at)?, data.dtype, dtype)?;
+            reduce_axes(how, dtype, &pool_term(mode, &x)?, &taps)
         })?
     };
     match mode {
         PoolMode::Max => return Ok(reduced),
         PoolMode::Lp { order } => return norm_root(writer, order, &reduced, output),
-        PoolMode::Average if share.is_some() && writer.columns_first => return Ok(reduced),
+        PoolMode::Average if share.is_some() && writer.columns_first => return narrow_sums(writer, reduced, output),
         PoolMode::Average => {}
     }
     let name = output.block_name("pool_avg");
     match share {
-        Some(share) => {
-            writer.add_block(&name, Part::Epilogue, output.element_type(), |i| reduced.element_at(i)?.mul(&share))
-        }
+        Some(share) => writer.add_block(&name, Part::Epilogue, output.element_type(), |i| {
+            widen(reduced.element_at(i)?.mul(&share)?, dtype, output.dtype)
+        }),
         None => {
-            let counts = count_positions(writer, window, &old, output)?;
+            let counts = count_positions(writer, window, &old, (dtype, output))?;
             writer.add_block(&name, Part::Epilogue, output.element_type(), |i| {
-                reduced.element_at(i)?.div(&counts.element_at(&i[2..])?)
+                widen(reduced.element_at(i)?.div(&counts.element_at(&i[2..])?)?, dtype, output.dtype)
             })
         }
     }
+}
+
+/// Returns the type in which a pool computes: sums of half precision would lose small terms.
+fn sum_type(mode: PoolMode, output: &Output) -> DType {
+    if mode == PoolMode::Max { output.dtype } else { wide_type(output.dtype) }
+}
+
+/// Returns the number that stands for elements outside of the input.
+fn outside_number(how: Reduction, dtype: DType) -> Element {
+    if how == Reduction::Max { lowest_number(dtype) } else { constant(dtype, 0.0) }
+}
+
+/// Rounds sums to the type of the result.
+fn narrow_sums(writer: &mut Writer, sums: Tensor, output: &Output) -> Result<Tensor> {
+    if sums.dtype == output.dtype {
+        return Ok(sums);
+    }
+    writer.add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
+        sums.element_at(i)?.cast(output.dtype)
+    })
 }
 
 /// Reduces each input column once per output row, then combines columns: windows share them, reads stay contiguous.
@@ -124,7 +145,7 @@ fn reduce_columns(
     extents[last + 2] = Extent::Known(old[last]);
     let (mut heads, mut tails) = (with_leading(&window.heads), with_leading(reach));
     (heads[last + 2], tails[last + 2]) = (0, 0);
-    let outside = if how == Reduction::Max { lowest_number(data.dtype)? } else { constant(data.dtype, 0.0)? };
+    let (dtype, outside) = (sum_type(mode, output), outside_number(how, data.dtype)?);
     // If every window contains a position of the input, positions outside can be replaced by the nearest one inside,
     // so that no test is needed.
     let is_near = |d: usize| {
@@ -133,7 +154,7 @@ fn reduce_columns(
     };
     let has_nearest = how == Reduction::Max && (0..last).all(is_near);
     let taps = window_taps(window)?;
-    writer.add_block(&output.block_name("pool_columns"), Part::Columns, (output.dtype, &extents), |i| {
+    writer.add_block(&output.block_name("pool_columns"), Part::Columns, (dtype, &extents), |i| {
         let mut at = i.to_vec();
         for d in 0..last {
             at[d + 2] = tap_position(window, d, &i[d + 2], &taps[d])?;
@@ -151,7 +172,7 @@ fn reduce_columns(
         } else {
             padded_at(data, (&heads, &tails), &at, &outside)?
         };
-        reduce_axes(how, output.dtype, &pool_term(mode, &x)?, &taps[..last])
+        reduce_axes(how, dtype, &pool_term(mode, &widen(x, data.dtype, dtype)?)?, &taps[..last])
     })
 }
 
@@ -172,15 +193,15 @@ fn pool_term(mode: PoolMode, x: &Expression) -> Element {
 
 fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) -> Result<Tensor> {
     if order == 1 {
-        return Ok(sums.clone());
+        return narrow_sums(writer, sums.clone(), output);
     }
-    writer.add_block(&output.block_name("pool_root"), Part::Epilogue, output.element_type(), |i| match order {
-        2 => apply_unary(UnaryOp::Sqrt, &sums.element_at(i)?, output.dtype),
-        _ => {
-            let wide = super::pointwise::wide_type(output.dtype);
-            let power = constant(wide, 1.0 / order as f64)?;
-            sums.element_at(i)?.cast(wide)?.function_with("tirx.pow", &power, wide)?.cast(output.dtype)
-        }
+    writer.add_block(&output.block_name("pool_root"), Part::Epilogue, output.element_type(), |i| {
+        let (dtype, sum) = (sums.dtype, sums.element_at(i)?);
+        let root = match order {
+            2 => apply_unary(UnaryOp::Sqrt, &sum, dtype)?,
+            _ => sum.function_with("tirx.pow", &constant(dtype, 1.0 / order as f64)?, dtype)?,
+        };
+        widen(root, dtype, output.dtype)
     })
 }
 
@@ -198,11 +219,10 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
         let largest = (0..new).map(|place| ((place + 1) * old + new - 1) / new - place * old / new).max();
         taps.push(loop_axis(&format!("r{}", d + 2), &Extent::Known(largest.unwrap_or(1)), true)?);
     }
-    let (how, outside) = match mode {
-        PoolMode::Max => (Reduction::Max, lowest_number(data.dtype)?),
-        PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
-    };
-    let reduced = writer.add_block(&output.block_name("pool_adaptive"), Part::Anchor, output.element_type(), |i| {
+    let how = if mode == PoolMode::Max { Reduction::Max } else { Reduction::Sum };
+    let dtype = sum_type(mode, output);
+    let (outside, like) = (outside_number(how, dtype)?, (dtype, &output.extents[..]));
+    let reduced = writer.add_block(&output.block_name("pool_adaptive"), Part::Anchor, like, |i| {
         let mut at = i[..2].to_vec();
         let mut inside: Option<Expression> = None;
         for (d, tap) in taps.iter().enumerate() {
@@ -212,8 +232,8 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
             at.push(place);
         }
         let inside = inside.expect("a pool has at least one spatial dimension");
-        let x = pool_term(mode, &data.element_at(&at)?)?;
-        reduce_axes(how, output.dtype, &inside.if_then_else(&x, &outside)?, &taps)
+        let x = pool_term(mode, &widen(data.element_at(&at)?, data.dtype, dtype)?)?;
+        reduce_axes(how, dtype, &inside.if_then_else(&x, &outside)?, &taps)
     })?;
     match mode {
         PoolMode::Max => Ok(reduced),
@@ -229,9 +249,8 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
                         Some(count) => count.mul(&length)?,
                     });
                 }
-                reduced
-                    .element_at(i)?
-                    .div(&count.expect("a pool has at least one spatial dimension").cast(output.dtype)?)
+                let count = count.expect("a pool has at least one spatial dimension").cast(dtype)?;
+                widen(reduced.element_at(i)?.div(&count)?, dtype, output.dtype)
             })
         }
     }
@@ -247,9 +266,14 @@ fn tap_position(window: &PoolWindow, d: usize, place: &Expression, tap: &Axis) -
     place.mul(&index_constant(window.strides[d])?)?.add(&tap.variable.mul(&index_constant(window.dilations[d])?)?)
 }
 
-fn count_positions(writer: &mut Writer, window: &PoolWindow, old: &[i64], output: &Output) -> Result<Tensor> {
+fn count_positions(
+    writer: &mut Writer,
+    window: &PoolWindow,
+    old: &[i64],
+    (dtype, output): (DType, &Output),
+) -> Result<Tensor> {
     let taps = window_taps(window)?;
-    writer.add_block(&output.block_name("pool_count"), Part::Helper, (output.dtype, &output.extents[2..]), |i| {
+    writer.add_block(&output.block_name("pool_count"), Part::Helper, (dtype, &output.extents[2..]), |i| {
         let mut inside: Option<Expression> = None;
         for (d, tap) in taps.iter().enumerate() {
             let at = tap_position(window, d, &i[d], tap)?;
@@ -264,7 +288,7 @@ fn count_positions(writer: &mut Writer, window: &PoolWindow, old: &[i64], output
             )?);
         }
         let inside = inside.expect("a pool has at least one spatial dimension");
-        let one = inside.select(&constant(output.dtype, 1.0)?, &constant(output.dtype, 0.0)?)?;
-        reduce_axes(Reduction::Sum, output.dtype, &one, &taps)
+        let one = inside.select(&constant(dtype, 1.0)?, &constant(dtype, 0.0)?)?;
+        reduce_axes(Reduction::Sum, dtype, &one, &taps)
     })
 }

@@ -1,6 +1,6 @@
 //! Lowers reductions of whole dimensions, indices of extreme values, and cumulative sums.
 
-use super::pointwise::{apply_unary, axis_of};
+use super::pointwise::{apply_unary, axis_of, wide_type, widen};
 use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{
     Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
@@ -93,10 +93,14 @@ fn reduce_rows(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let dtype = output.dtype;
     if function == ReduceOp::LogSumExp {
         return log_sum_exp(writer, rows, data, output);
     }
+    // Sums of half precision would lose every term below a 2000th of the sum.
+    let dtype = match function {
+        ReduceOp::Max | ReduceOp::Min => output.dtype,
+        _ => wide_type(output.dtype),
+    };
     let how = match function {
         ReduceOp::Max => Reduction::Supremum,
         ReduceOp::Min => Reduction::Infimum,
@@ -109,12 +113,14 @@ fn reduce_rows(
         _ => Ok(x),
     };
     let loops = rows.reduction_loops(data)?;
-    let reduced = writer.add_block(&output.block_name(function.name()), Part::Anchor, output.element_type(), |i| {
-        reduce_axes(how, dtype, &term(data.element_at(&rows.data_index(i, &loops))?)?, &loops)
-    })?;
+    let reduced =
+        writer.add_block(&output.block_name(function.name()), Part::Anchor, (dtype, &output.extents), |i| {
+            let x = widen(data.element_at(&rows.data_index(i, &loops))?, data.dtype, dtype)?;
+            reduce_axes(how, dtype, &term(x)?, &loops)
+        })?;
     let last = |writer: &mut Writer, name: &str, element: &dyn Fn(&Expression) -> Element| {
         writer.add_block(&output.block_name(name), Part::Epilogue, output.element_type(), |i| {
-            element(&reduced.element_at(i)?)
+            widen(element(&reduced.element_at(i)?)?, dtype, output.dtype)
         })
     };
     match function {
@@ -124,24 +130,28 @@ fn reduce_rows(
         }
         ReduceOp::L2 => last(writer, "reduce_root", &|sum| apply_unary(UnaryOp::Sqrt, sum, dtype)),
         ReduceOp::LogSum => last(writer, "reduce_log", &|sum| apply_unary(UnaryOp::Log, sum, dtype)),
-        _ => Ok(reduced),
+        _ if dtype == output.dtype => Ok(reduced),
+        _ => last(writer, "narrow", &|sum| Ok(sum.clone())),
     }
 }
 
 /// Computes the logarithm of a sum of exponentials; subtracts the maximum first, so that no exponential overflows.
 fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &Output) -> Result<Tensor> {
-    let dtype = output.dtype;
+    let (own, dtype) = (output.dtype, wide_type(output.dtype));
     let loops = rows.reduction_loops(data)?;
     let largest = writer.add_block(&output.block_name("reduce_largest"), Part::Helper, output.element_type(), |i| {
-        reduce_axes(Reduction::Max, dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
+        reduce_axes(Reduction::Max, own, &data.element_at(&rows.data_index(i, &loops))?, &loops)
     })?;
     let loops = rows.reduction_loops(data)?;
-    let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, output.element_type(), |i| {
-        let shifted = data.element_at(&rows.data_index(i, &loops))?.sub(&largest.element_at(i)?)?;
+    let like = (dtype, &output.extents[..]);
+    let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, like, |i| {
+        let x = widen(data.element_at(&rows.data_index(i, &loops))?, own, dtype)?;
+        let shifted = x.sub(&widen(largest.element_at(i)?, own, dtype)?)?;
         reduce_axes(Reduction::Sum, dtype, &apply_unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
     })?;
     writer.add_block(&output.block_name("reduce_log"), Part::Epilogue, output.element_type(), |i| {
-        apply_unary(UnaryOp::Log, &sum.element_at(i)?, dtype)?.add(&largest.element_at(i)?)
+        let log = apply_unary(UnaryOp::Log, &sum.element_at(i)?, dtype)?;
+        widen(log.add(&widen(largest.element_at(i)?, own, dtype)?)?, dtype, own)
     })
 }
 
@@ -213,7 +223,8 @@ fn cum_sum(
     output: &Output,
 ) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
-    writer.add_block(&output.block_name("cum_sum"), Part::Anchor, output.element_type(), |i| {
+    let dtype = wide_type(output.dtype);
+    let sums = writer.add_block(&output.block_name("cum_sum"), Part::Anchor, (dtype, &output.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
         let (k, own) = (&other.variable, &i[along]);
@@ -223,7 +234,13 @@ fn cum_sum(
             (true, false) => k.at_least(own)?,
             (true, true) => k.greater(own)?,
         };
-        let term = counts.select(&data.element_at(&at)?, &constant(output.dtype, 0.0)?)?;
-        reduce_axes(Reduction::Sum, output.dtype, &term, std::slice::from_ref(&other))
+        let term = counts.select(&widen(data.element_at(&at)?, data.dtype, dtype)?, &constant(dtype, 0.0)?)?;
+        reduce_axes(Reduction::Sum, dtype, &term, std::slice::from_ref(&other))
+    })?;
+    if dtype == output.dtype {
+        return Ok(sums);
+    }
+    writer.add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
+        sums.element_at(i)?.cast(output.dtype)
     })
 }
