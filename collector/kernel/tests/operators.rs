@@ -370,3 +370,20 @@ fn half_precision_is_rounded_after_the_sum() {
     ];
     check_errors(&tasks, 2, 0.01);
 }
+
+#[test]
+fn products_of_half_precision_are_rounded_after_the_sum() {
+    let tasks = [
+        "mat_mul(f16[5,6000], f16[6000,21]) transpose_a=false transpose_b=false",
+        "mat_mul(f16[2,5,6000], f16[21,6000]) transpose_a=false transpose_b=true",
+        "dense(f16[3,6000], const f16[33,6000])",
+        r#"dense(f16[3,6000], const f16[33,6000]) | bias_add(_, const f16[33]) axis=1 | unary(_) function="relu""#,
+        r#"einsum(f16[5,6000], f16[7,6000]) equation="ad,bd->ab""#,
+        r#"einsum(f16[], f16[7]) equation=",a->a""#,
+        "conv(f16[1,300,9,9], const f16[33,300,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",
+        "conv(f16[1,3,21,40], const f16[3,1,11,11]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=3",
+        "conv_transpose(f16[1,600,5,5], const f16[600,16,3,3]) strides=[2,2] pads=[1,1,1,1] output_pads=[1,1] dilations=[1,1] groups=1",
+        "conv_transpose(f16[1,600,5], const f16[600,3,3]) strides=[2] pads=[1,1] output_pads=[0] dilations=[1] groups=2",
+    ];
+    check_errors(&tasks, 3, 0.01);
+}

@@ -84,11 +84,9 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
         }
         None => {}
     }
-    for part in [Part::Quads, Part::Helper] {
-        if let Some(rows) = block_of_part(lowered, moves, part)? {
-            let own = moves.loops(&rows)?;
-            fuse_parallel(moves, &own, own.len() - 1)?;
-        }
+    for block in lowered.blocks.iter().filter(|block| matches!(block.part, Part::Quads | Part::Helper)) {
+        let own = moves.loops(&moves.block(&block.name)?)?;
+        fuse_parallel(moves, &own, own.len() - 1)?;
     }
     // Last, because loops around a decomposed reduction can no longer be annotated.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;

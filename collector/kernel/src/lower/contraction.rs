@@ -5,19 +5,18 @@
 //! tensor cores. In the last two forms, a last block restores the task's order.
 
 use super::movement::{padded_at, padded_extents};
+use super::pointwise::wide_type;
 use super::products::{
     ConvShape, NO_ZEROS, Zeros, multiply_elements, source_channel, split_digits, unblock_result, with_leading,
 };
-use super::{
-    Element, Indices, LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known_sizes, transposed,
-};
+use super::{Element, Indices, LowerError, Output, Part, ReachedInput, Result, Writer, dots, known_sizes, transposed};
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
 };
 use job::space::{ByTaps, Layout};
 use models::einsum::Equation;
 use models::operators::{ConvTranspose, ConvWindow, Einsum, MatMul, QConv, QDense, QMatMul};
-use models::{DType, Op, TensorType};
+use models::{Class, Op, TensorType};
 use schedules::tiles;
 
 pub(super) fn lower_contraction(
@@ -26,16 +25,42 @@ pub(super) fn lower_contraction(
     inputs: &[Tensor],
     output: &Output,
 ) -> Result<Option<Tensor>> {
-    if writer.sums != Sums::Wide || !matches!(output.dtype, DType::F16 | DType::BF16) {
+    let wide = Output { dtype: wide_type(output.dtype), extents: output.extents.clone(), place: output.place };
+    if wide.dtype == output.dtype {
         return sums_of(writer, op, inputs, output);
     }
-    let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
-    let Some(sums) = sums_of(writer, op, inputs, &wide)? else { return Ok(None) };
+    let widened = widen_scalars(writer, op, inputs, &wide)?;
+    let Some(sums) = sums_of(writer, op, &widened, &wide)? else { return Ok(None) };
+    // The sums may be padded.
     writer
-        .add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
+        .add_block(&output.block_name("narrow"), Part::Epilogue, (output.dtype, &sums.extents), |i| {
             sums.element_at(i)?.cast(output.dtype)
         })
         .map(Some)
+}
+
+/// Converts those operands once on CPUs whose elements a tile multiplies by vectors: a conversion of one element takes
+/// as long as a multiplication of a vector. Vectors are converted when they are read.
+fn widen_scalars(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Vec<Tensor>> {
+    let mut widened = inputs.to_vec();
+    if op.class() != Class::Contraction || writer.is_device {
+        return Ok(widened);
+    }
+    // Vectors are columns of the second operand, or columns of the data in the plain form of a convolution.
+    let is_plain_conv = matches!(op, Op::Conv(_) | Op::ConvTranspose(_)) && writer.layout == Layout::Plain;
+    let names = [("wide_data", true), ("wide_weight", is_plain_conv)];
+    for (operand, (name, _)) in names.iter().enumerate().filter(|(_, (_, is_widened))| *is_widened) {
+        let own = &inputs[operand];
+        // A scalar has no loops to schedule.
+        if own.extents.is_empty() {
+            continue;
+        }
+        widened[operand] =
+            writer.add_block(&output.block_name(name), Part::Helper, (output.dtype, &own.extents), |i| {
+                own.element_at(i)?.cast(output.dtype)
+            })?;
+    }
+    Ok(widened)
 }
 
 fn sums_of(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {

@@ -36,7 +36,8 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     pub layout: Layout,
-    pub sums: Sums,
+    /// Whether the code is for a GPU or another device with its own memory.
+    pub is_device: bool,
     /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
     /// Multiple to which the columns of a convolution are padded.
@@ -57,7 +58,7 @@ impl Form {
         let is_cpu = !target.is_device();
         Form {
             layout: schedule.data_layout(),
-            sums: if is_cpu { Sums::Own } else { Sums::Wide },
+            is_device: !is_cpu,
             is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
             columns: if is_cpu { schedule.column_multiple() } else { 1 },
             has_vectors: is_cpu && schedule.has_vectors(),
@@ -116,13 +117,6 @@ pub enum Part {
     Cut,
 }
 
-/// Accumulator type of half-precision products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sums {
-    Own,
-    Wide,
-}
-
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LowerError {
@@ -143,7 +137,7 @@ type Indices = std::result::Result<Vec<Expression>, TvmError>;
 pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
-    sums: Sums,
+    is_device: bool,
     /// Symbolic sizes, by name, whose values are known only at run time.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
@@ -246,14 +240,14 @@ fn write_flat(task: &Task, flat: &Flat, form: Form) -> Result<Lowered> {
 }
 
 fn write_task(task: &Task, form: Form) -> Result<Lowered> {
-    let Form { layout, sums, columns, has_vectors, by_taps, columns_first, copies, is_flat: _, indices: _ } = form;
+    let Form { layout, is_device, columns, has_vectors, by_taps, columns_first, copies, is_flat: _, indices: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
     let mut writer = Writer {
         blocks: Vec::new(),
         layout,
-        sums,
+        is_device,
         symbols: HashMap::new(),
         operator: anchor,
         kernel,

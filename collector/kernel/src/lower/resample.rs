@@ -1,6 +1,6 @@
 //! Lowers resampling, which changes the extents of spatial dimensions.
 
-use super::{Element, Output, Part, Result, Sums, Writer};
+use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index_constant};
 use models::operators::Resize;
@@ -18,7 +18,7 @@ pub(super) fn lower_resample(
     let rank = output.extents.len();
     // Columns are resampled first, in all input rows. Output rows are then sums of whole rows, whose elements are
     // contiguous.
-    let is_apart = *mode != ResizeMode::Nearest && rank > 3 && writer.sums == Sums::Own;
+    let is_apart = *mode != ResizeMode::Nearest && rank > 3 && !writer.is_device;
     let of = |d: usize, place: &Expression| sample_sources(*mode, place, old[d], new[d], output.dtype);
     let data = if is_apart {
         let extents = [&data.extents[..rank - 1], &output.extents[rank - 1..]].concat();
