@@ -70,12 +70,12 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    evaluate_nodes(graph, constants, inputs, |_, _| {})
+    evaluate_nodes(graph, constants, inputs, apply_operator)
 }
 
 /// Returns, for each output, the largest error that rounding of computed values explains: twice the largest change of
-/// an element if every float result of an operator is changed by a few units of roundoff. `expected` are the outputs of
-/// `evaluate_graph_with`. Outputs without floats have no such error.
+/// an element if the float results of all operators, and the terms of their sums, are changed by a few units of
+/// roundoff. `expected` are the outputs of `evaluate_graph_with`. Outputs without floats have no such error.
 pub fn rounding_errors(
     graph: &Graph,
     constants: &[Option<Tensor>],
@@ -83,10 +83,7 @@ pub fn rounding_errors(
     expected: &[Tensor],
 ) -> Result<Vec<f64>> {
     let mut generator = ChaCha8Rng::seed_from_u64(0);
-    let disturbed = evaluate_nodes(graph, constants, inputs, |op, array| {
-        if matches!(op.class(), Class::Movement | Class::View) {
-            return;
-        }
+    let mut disturb = |array: &mut Array| {
         // Vectorised functions approximate to a few units, half precision is computed in 32 bits and then rounded.
         let dtype = array.tensor_type().dtype;
         let units = if matches!(dtype, DType::F16 | DType::BF16) { 1.0 } else { 8.0 };
@@ -94,7 +91,22 @@ pub fn rounding_errors(
         if unit > 0.0 {
             let mut factor = || if generator.next_u32() & 1 == 0 { 1.0 + unit } else { 1.0 - unit };
             array.data.iter_mut().for_each(|number| *number *= factor());
-            array.round_all();
+        }
+    };
+    let disturbed = evaluate_nodes(graph, constants, inputs, |op, operands, output| match op.class() {
+        Class::Movement | Class::View => apply_operator(op, operands, output),
+        class => {
+            let mut own: Vec<Array> = Vec::new();
+            // A pointwise operator rounds only its result.
+            if class != Class::Pointwise {
+                own.extend(operands.iter().map(|operand| (*operand).clone()));
+                own.iter_mut().for_each(&mut disturb);
+            }
+            let changed: Vec<&Array> = own.iter().collect();
+            let mut result = apply_operator(op, if changed.is_empty() { operands } else { &changed }, output)?;
+            disturb(&mut result);
+            result.round_all();
+            Ok(result)
         }
     })?;
     let largest_change = |(disturbed, expected): (&Tensor, &Tensor)| {
@@ -107,12 +119,12 @@ pub fn rounding_errors(
     Ok(disturbed.iter().zip(expected).map(largest_change).collect())
 }
 
-/// Evaluates a graph; `finish` may change the result of each operator.
+/// Evaluates a graph; `apply` computes each operator from its operands and the type of its result.
 fn evaluate_nodes(
     graph: &Graph,
     constants: &[Option<Tensor>],
     inputs: &[Tensor],
-    mut finish: impl FnMut(&Op, &mut Array),
+    mut apply: impl FnMut(&Op, &[&Array], &TensorType) -> Result<Array>,
 ) -> Result<Vec<Tensor>> {
     graph.check_default()?;
     let given: Vec<&TensorType> = inputs.iter().map(Tensor::tensor_type).collect();
@@ -134,8 +146,7 @@ fn evaluate_nodes(
             return Err(Error::Graph { graph: graph.name.clone(), place: node.origin.source_op.clone(), reason });
         }
         let output = node.outputs[0].0 as usize;
-        let mut result = apply_operator(&node.op, &operands, &graph.values[output].ty)?;
-        finish(&node.op, &mut result);
+        let result = apply(&node.op, &operands, &graph.values[output].ty)?;
         values[output] = Some(result);
     }
     graph.outputs.iter().map(|id| made_value(&values, *id).clone().into_tensor()).collect()
