@@ -148,3 +148,19 @@ fn kernels_are_answered_by_what_was_measured() {
     let fastest = gemm.flops / kernels::find_device("l40s").expect("a device").bf16_flops;
     assert!(gemm.answer.intervals.iter().all(|(low, _)| *low >= fastest), "{gemm:?}");
 }
+
+#[test]
+fn prompts_are_scaled_from_the_device_with_the_same_rate_of_exponential_functions() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
+    let learned = kernels::read_learned(&path).expect("the predictor ships");
+    let text = "attention_prefill:batch=1,new_tokens=8192,heads=32,kv_heads=8,head_dim=128";
+    let ask = |device: &str| {
+        let device = kernels::find_device(device).expect(device);
+        kernels::predict_kernel(&learned, &text.parse().expect(text), device, None).expect(text).answer
+    };
+    let [b200, gb200, b300, gb300] = ["b200_sxm", "gb200", "b300_sxm", "gb300"].map(ask);
+    assert_eq!(gb200.similar.as_deref(), Some("NVIDIA B200"));
+    assert_eq!(b300.similar.as_deref(), Some("NVIDIA GB300"));
+    assert!(gb200.time.seconds > 0.9 * b200.time.seconds, "{gb200:?}");
+    assert!(b300.time.seconds < 1.15 * gb300.time.seconds && b300.time.seconds < 0.9 * gb200.time.seconds, "{b300:?}");
+}
