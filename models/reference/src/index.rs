@@ -59,6 +59,15 @@ pub(super) fn find_outside(op: &Op, inputs: &[&Array]) -> Option<String> {
     outside.map(|(index, extent)| format!("the index {index} is outside of a dimension of {extent}"))
 }
 
+/// Returns the operand that contains indices instead of elements.
+pub(super) fn index_operand(op: &Op) -> Option<usize> {
+    match op {
+        Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_) | Op::ScatterElements(_) | Op::ScatterNd(_) => Some(1),
+        Op::OneHot(_) => Some(0),
+        _ => None,
+    }
+}
+
 pub(super) fn compute_indexing(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {

@@ -124,6 +124,14 @@ fn slice_array(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut A
     }
 }
 
+/// Returns the operator with its padding value, if it has one, changed by `function`.
+pub(super) fn map_padding(op: &Op, function: impl Fn(f64) -> f64) -> Op {
+    match op {
+        Op::Pad(Pad { pads, value }) => Op::Pad(Pad { pads: pads.clone(), value: function(*value) }),
+        other => other.clone(),
+    }
+}
+
 fn pad_array(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
     y.data.fill(value);
     let own = dense_strides(&y.extents);

@@ -35,6 +35,11 @@ pub(super) fn compute_pointwise(op: &Op, inputs: &[&Array], y: &mut Array) -> bo
     true
 }
 
+/// Whether an operator adds or selects elements of its numeric operands.
+pub(super) fn is_linear(op: &Op) -> bool {
+    matches!(op, Op::BiasAdd(_) | Op::Where(_))
+}
+
 fn map_elements(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
     y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x));
 }

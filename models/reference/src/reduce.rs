@@ -43,6 +43,11 @@ pub(super) fn compute_reduction(op: &Op, inputs: &[&Array], y: &mut Array) -> bo
     true
 }
 
+/// Whether an operator returns places of elements, so that only their order matters.
+pub(super) fn returns_places(op: &Op) -> bool {
+    matches!(op, Op::ArgReduce(_) | Op::ArgTop(_))
+}
+
 fn reduce_axes(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
     let count = y.data.len();
     let terms = x.data.len() as f64 / count.max(1) as f64;
