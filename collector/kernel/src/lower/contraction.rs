@@ -5,7 +5,7 @@
 //! tensor cores. In the last two forms, a last block restores the task's order.
 
 use super::movement::{padded_at, padded_extents};
-use super::pointwise::wide_type;
+use super::pointwise::{narrow_sums, wide_type};
 use super::products::{
     ConvShape, NO_ZEROS, Zeros, multiply_elements, source_channel, split_digits, unblock_result, with_leading,
 };
@@ -31,12 +31,7 @@ pub(super) fn lower_contraction(
     }
     let widened = widen_scalars(writer, op, inputs, &wide)?;
     let Some(sums) = sums_of(writer, op, &widened, &wide)? else { return Ok(None) };
-    // The sums may be padded.
-    writer
-        .add_block(&output.block_name("narrow"), Part::Epilogue, (output.dtype, &sums.extents), |i| {
-            sums.element_at(i)?.cast(output.dtype)
-        })
-        .map(Some)
+    narrow_sums(writer, sums, output).map(Some)
 }
 
 /// Converts those operands once on CPUs whose elements a tile multiplies by vectors: a conversion of one element takes

@@ -1,7 +1,7 @@
 //! Lowers normalisations: helper blocks that reduce rows, then one block that scales every element. Half precision is
 //! computed in 32 bits, because its sums would lose small terms.
 
-use super::pointwise::{apply_unary, axis_of, drop_tiny_weight, wide_type, widen};
+use super::pointwise::{apply_unary, axis_of, convert, drop_tiny_weight, wide_type};
 use super::reduce::ReducedRows;
 use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
@@ -41,7 +41,7 @@ pub(super) fn lower_normalise(
 
 /// Reads an element in the type of sums.
 fn read_wide(tensor: &Tensor, at: &[Expression]) -> Element {
-    widen(tensor.element_at(at)?, tensor.dtype, wide_type(tensor.dtype))
+    convert(tensor.element_at(at)?, tensor.dtype, wide_type(tensor.dtype))
 }
 
 fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -90,7 +90,7 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
         let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&variance.call_unary("tirx.sqrt", dtype)?)?;
         let scaled = normal.mul(&read_wide(scale, &i[first..])?)?.add(&read_wide(shift, &i[first..])?)?;
-        widen(scaled, dtype, output.dtype)
+        convert(scaled, dtype, output.dtype)
     })
 }
 
@@ -103,7 +103,7 @@ fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], 
     writer.add_block(&output.block_name("rms_norm"), Part::Anchor, output.element_type(), |i| {
         let mean = squares.element_at(&rows.result_index(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = read_wide(data, i)?.div(&apply_unary(UnaryOp::Sqrt, &mean, dtype)?)?;
-        widen(normal.mul(&read_wide(scale, &i[first..])?)?, dtype, output.dtype)
+        convert(normal.mul(&read_wide(scale, &i[first..])?)?, dtype, output.dtype)
     })
 }
 
@@ -142,7 +142,7 @@ fn mean_variance_norm(
         let row = rows.result_index(i)?;
         let deviation = apply_unary(UnaryOp::Sqrt, &squares.element_at(&row)?.mul(&part)?, dtype)?;
         let centred = read_wide(data, i)?.sub(&total.element_at(&row)?.mul(&part)?)?;
-        widen(centred.div(&deviation.add(&constant(dtype, epsilon)?)?)?, dtype, output.dtype)
+        convert(centred.div(&deviation.add(&constant(dtype, epsilon)?)?)?, dtype, output.dtype)
     })
 }
 
@@ -157,7 +157,7 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
         let power = powers.element_at(&rows.result_index(i)?)?;
         let norm = if order == 1 { power } else { apply_unary(UnaryOp::Sqrt, &power, dtype)? };
         let zero = constant(dtype, 0.0)?;
-        widen(norm.equal(&zero)?.select(&zero, &read_wide(data, i)?.div(&norm)?)?, dtype, output.dtype)
+        convert(norm.equal(&zero)?.select(&zero, &read_wide(data, i)?.div(&norm)?)?, dtype, output.dtype)
     })
 }
 
@@ -195,7 +195,7 @@ fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor],
         let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&apply_unary(UnaryOp::Sqrt, &variance, dtype)?)?;
         let scaled = normal.mul(&read_wide(scale, &channel)?)?.add(&read_wide(shift, &channel)?)?;
-        widen(scaled, dtype, output.dtype)
+        convert(scaled, dtype, output.dtype)
     })
 }
 
@@ -222,7 +222,7 @@ fn normalise_channels(
     writer.add_block(&output.block_name("lrn"), Part::Epilogue, output.element_type(), |i| {
         let base = squares.element_at(i)?.mul(&constant(dtype, alpha / size as f64)?)?.add(&constant(dtype, bias)?)?;
         let power = base.function_with("tirx.pow", &constant(dtype, beta)?, dtype)?;
-        widen(read_wide(data, i)?.div(&power)?, dtype, output.dtype)
+        convert(read_wide(data, i)?.div(&power)?, dtype, output.dtype)
     })
 }
 
@@ -233,18 +233,22 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
     let dimension = axis_of(dimension, output.extents.len());
     let (dtype, wide) = (output.dtype, wide_type(output.dtype));
     let rows: Vec<Extent> = remove_dimension(&output.extents, dimension);
-    let row_reduction =
-        |writer: &mut Writer, name: &str, how: Reduction, source: &Tensor, dtype: DType| -> Result<Tensor> {
-            let along: Axis = loop_axis("k", &output.extents[dimension], true)?;
-            writer.add_block(&output.block_name(name), Part::Helper, (dtype, &rows), |i| {
-                reduce_axes(
-                    how,
-                    dtype,
-                    &widen(source.element_at(&insert_dimension(i, dimension, &along.variable))?, source.dtype, dtype)?,
-                    std::slice::from_ref(&along),
-                )
-            })
-        };
+    let row_reduction = |writer: &mut Writer,
+                         name: &str,
+                         how: Reduction,
+                         source: &Tensor,
+                         dtype: DType|
+     -> Result<Tensor> {
+        let along: Axis = loop_axis("k", &output.extents[dimension], true)?;
+        writer.add_block(&output.block_name(name), Part::Helper, (dtype, &rows), |i| {
+            reduce_axes(
+                how,
+                dtype,
+                &convert(source.element_at(&insert_dimension(i, dimension, &along.variable))?, source.dtype, dtype)?,
+                std::slice::from_ref(&along),
+            )
+        })
+    };
     let maximum = row_reduction(writer, "softmax_max", Reduction::Max, data, dtype)?;
     let shifted = |i: &[Expression]| -> std::result::Result<Expression, TvmError> {
         data.element_at(i)?.sub(&maximum.element_at(&remove_dimension(i, dimension))?)
@@ -258,11 +262,11 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
     writer.add_block(&output.block_name("softmax"), Part::Anchor, output.element_type(), |i| {
         let total = sum.element_at(&remove_dimension(i, dimension))?;
         let value = if log {
-            widen(shifted(i)?, dtype, wide)?.sub(&total.call_unary("tirx.log", wide)?)?
+            convert(shifted(i)?, dtype, wide)?.sub(&total.call_unary("tirx.log", wide)?)?
         } else {
             read_wide(&exponential, i)?.div(&total)?
         };
-        widen(value, wide, dtype)
+        convert(value, wide, dtype)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Lowers element-wise operators, with operands broadcast to the output.
 
-use super::{Element, Output, Result, Writer};
+use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::expression::{Expression, Tensor, constant, index_constant};
 use models::operators::{BiasAdd, Binary, Cast, Clip, Compare, ScaleShift, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
@@ -85,10 +85,10 @@ pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
 fn cast_element(x: &Expression, from: DType, to: DType, is_computed: bool) -> Element {
     match (from, to) {
         (DType::BF16, DType::BF16) => Ok(x.clone()),
-        (DType::BF16, _) if is_computed => widen(round_to_bfloat(&x.cast(DType::F32)?)?, DType::F32, to),
+        (DType::BF16, _) if is_computed => convert(round_to_bfloat(&x.cast(DType::F32)?)?, DType::F32, to),
         // These have at most the eight digits of bf16.
         (DType::Bool | DType::I8 | DType::U8, DType::BF16) => x.cast(to),
-        (_, DType::BF16) => round_to_bfloat(&widen(x.clone(), from, DType::F32)?)?.cast(to),
+        (_, DType::BF16) => round_to_bfloat(&convert(x.clone(), from, DType::F32)?)?.cast(to),
         _ => x.cast(to),
     }
 }
@@ -103,8 +103,18 @@ fn round_to_bfloat(x: &Expression) -> Element {
     is_nan.select(&bits, &rounded)?.call_unary("tirx.reinterpret", DType::F32)
 }
 
+/// Rounds sums, which may be padded, to the type of the result.
+pub(super) fn narrow_sums(writer: &mut Writer, sums: Tensor, output: &Output) -> Result<Tensor> {
+    if sums.dtype == output.dtype {
+        return Ok(sums);
+    }
+    writer.add_block(&output.block_name("narrow"), Part::Epilogue, (output.dtype, &sums.extents), |i| {
+        sums.element_at(i)?.cast(output.dtype)
+    })
+}
+
 /// Converts an element to another type; a cast to the same type is omitted.
-pub(super) fn widen(x: Expression, from: DType, to: DType) -> Element {
+pub(super) fn convert(x: Expression, from: DType, to: DType) -> Element {
     if from == to { Ok(x) } else { x.cast(to) }
 }
 

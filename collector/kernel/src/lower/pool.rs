@@ -1,7 +1,7 @@
 //! Lowers pooling over windows, and global pooling.
 
 use super::movement::{join_conditions, pad_tensor, padded_at};
-use super::pointwise::{apply_unary, wide_type, widen};
+use super::pointwise::{apply_unary, convert, narrow_sums, wide_type};
 use super::products::with_leading;
 use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
@@ -88,7 +88,7 @@ fn pool_windows(
             for d in 0..spatial {
                 at.push(tap_position(window, d, &i[d + 2], &taps[d])?);
             }
-            let x = widen(padded.element_at(&at)?, data.dtype, dtype)?;
+            let x = convert(padded.element_at(&at)?, data.dtype, dtype)?;
             reduce_axes(how, dtype, &pool_term(mode, &x)?, &taps)
         })?
     };
@@ -101,12 +101,12 @@ fn pool_windows(
     let name = output.block_name("pool_avg");
     match share {
         Some(share) => writer.add_block(&name, Part::Epilogue, output.element_type(), |i| {
-            widen(reduced.element_at(i)?.mul(&share)?, dtype, output.dtype)
+            convert(reduced.element_at(i)?.mul(&share)?, dtype, output.dtype)
         }),
         None => {
             let counts = count_positions(writer, window, &old, (dtype, output))?;
             writer.add_block(&name, Part::Epilogue, output.element_type(), |i| {
-                widen(reduced.element_at(i)?.div(&counts.element_at(&i[2..])?)?, dtype, output.dtype)
+                convert(reduced.element_at(i)?.div(&counts.element_at(&i[2..])?)?, dtype, output.dtype)
             })
         }
     }
@@ -120,16 +120,6 @@ fn sum_type(mode: PoolMode, output: &Output) -> DType {
 /// Returns the number that stands for elements outside of the input.
 fn outside_number(how: Reduction, dtype: DType) -> Element {
     if how == Reduction::Max { lowest_number(dtype) } else { constant(dtype, 0.0) }
-}
-
-/// Rounds sums to the type of the result.
-fn narrow_sums(writer: &mut Writer, sums: Tensor, output: &Output) -> Result<Tensor> {
-    if sums.dtype == output.dtype {
-        return Ok(sums);
-    }
-    writer.add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
-        sums.element_at(i)?.cast(output.dtype)
-    })
 }
 
 /// Reduces each input column once per output row, then combines columns: windows share them, reads stay contiguous.
@@ -172,7 +162,7 @@ fn reduce_columns(
         } else {
             padded_at(data, (&heads, &tails), &at, &outside)?
         };
-        reduce_axes(how, dtype, &pool_term(mode, &widen(x, data.dtype, dtype)?)?, &taps[..last])
+        reduce_axes(how, dtype, &pool_term(mode, &convert(x, data.dtype, dtype)?)?, &taps[..last])
     })
 }
 
@@ -201,7 +191,7 @@ fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) ->
             2 => apply_unary(UnaryOp::Sqrt, &sum, dtype)?,
             _ => sum.function_with("tirx.pow", &constant(dtype, 1.0 / order as f64)?, dtype)?,
         };
-        widen(root, dtype, output.dtype)
+        convert(root, dtype, output.dtype)
     })
 }
 
@@ -232,7 +222,7 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
             at.push(place);
         }
         let inside = inside.expect("a pool has at least one spatial dimension");
-        let x = pool_term(mode, &widen(data.element_at(&at)?, data.dtype, dtype)?)?;
+        let x = pool_term(mode, &convert(data.element_at(&at)?, data.dtype, dtype)?)?;
         reduce_axes(how, dtype, &inside.if_then_else(&x, &outside)?, &taps)
     })?;
     match mode {
@@ -250,7 +240,7 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
                     });
                 }
                 let count = count.expect("a pool has at least one spatial dimension").cast(dtype)?;
-                widen(reduced.element_at(i)?.div(&count)?, dtype, output.dtype)
+                convert(reduced.element_at(i)?.div(&count)?, dtype, output.dtype)
             })
         }
     }

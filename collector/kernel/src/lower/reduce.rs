@@ -1,6 +1,6 @@
 //! Lowers reductions of whole dimensions, indices of extreme values, and cumulative sums.
 
-use super::pointwise::{apply_unary, axis_of, wide_type, widen};
+use super::pointwise::{apply_unary, axis_of, convert, narrow_sums, wide_type};
 use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{
     Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
@@ -115,12 +115,12 @@ fn reduce_rows(
     let loops = rows.reduction_loops(data)?;
     let reduced =
         writer.add_block(&output.block_name(function.name()), Part::Anchor, (dtype, &output.extents), |i| {
-            let x = widen(data.element_at(&rows.data_index(i, &loops))?, data.dtype, dtype)?;
+            let x = convert(data.element_at(&rows.data_index(i, &loops))?, data.dtype, dtype)?;
             reduce_axes(how, dtype, &term(x)?, &loops)
         })?;
     let last = |writer: &mut Writer, name: &str, element: &dyn Fn(&Expression) -> Element| {
         writer.add_block(&output.block_name(name), Part::Epilogue, output.element_type(), |i| {
-            widen(element(&reduced.element_at(i)?)?, dtype, output.dtype)
+            convert(element(&reduced.element_at(i)?)?, dtype, output.dtype)
         })
     };
     match function {
@@ -130,8 +130,7 @@ fn reduce_rows(
         }
         ReduceOp::L2 => last(writer, "reduce_root", &|sum| apply_unary(UnaryOp::Sqrt, sum, dtype)),
         ReduceOp::LogSum => last(writer, "reduce_log", &|sum| apply_unary(UnaryOp::Log, sum, dtype)),
-        _ if dtype == output.dtype => Ok(reduced),
-        _ => last(writer, "narrow", &|sum| Ok(sum.clone())),
+        _ => narrow_sums(writer, reduced, output),
     }
 }
 
@@ -145,13 +144,13 @@ fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &
     let loops = rows.reduction_loops(data)?;
     let like = (dtype, &output.extents[..]);
     let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, like, |i| {
-        let x = widen(data.element_at(&rows.data_index(i, &loops))?, own, dtype)?;
-        let shifted = x.sub(&widen(largest.element_at(i)?, own, dtype)?)?;
+        let x = convert(data.element_at(&rows.data_index(i, &loops))?, own, dtype)?;
+        let shifted = x.sub(&convert(largest.element_at(i)?, own, dtype)?)?;
         reduce_axes(Reduction::Sum, dtype, &apply_unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
     })?;
     writer.add_block(&output.block_name("reduce_log"), Part::Epilogue, output.element_type(), |i| {
         let log = apply_unary(UnaryOp::Log, &sum.element_at(i)?, dtype)?;
-        widen(log.add(&widen(largest.element_at(i)?, own, dtype)?)?, dtype, own)
+        convert(log.add(&convert(largest.element_at(i)?, own, dtype)?)?, dtype, own)
     })
 }
 
@@ -234,13 +233,8 @@ fn cum_sum(
             (true, false) => k.at_least(own)?,
             (true, true) => k.greater(own)?,
         };
-        let term = counts.select(&widen(data.element_at(&at)?, data.dtype, dtype)?, &constant(dtype, 0.0)?)?;
+        let term = counts.select(&convert(data.element_at(&at)?, data.dtype, dtype)?, &constant(dtype, 0.0)?)?;
         reduce_axes(Reduction::Sum, dtype, &term, std::slice::from_ref(&other))
     })?;
-    if dtype == output.dtype {
-        return Ok(sums);
-    }
-    writer.add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
-        sums.element_at(i)?.cast(output.dtype)
-    })
+    narrow_sums(writer, sums, output)
 }
