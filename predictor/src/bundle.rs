@@ -17,7 +17,7 @@ use learn::trees::Trees;
 use learn::trees::columns::{Reader, TreeWriter};
 use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
-use serving::{Learned, describe_failure};
+use serving::{Learned, describe_unpack_error};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -75,11 +75,10 @@ pub fn read_about(path: &Path) -> Result<Option<About>> {
             packed => decompress_predictor(packed)?,
         };
         let mut length = [0; 4];
-        let damaged = |error: std::io::Error| describe_failure(&error);
-        body.read_exact(&mut length).map_err(damaged)?;
+        body.read_exact(&mut length).map_err(describe_unpack_error)?;
         let length = header_bytes(length)?;
         let mut header = Vec::new();
-        body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
+        body.take(length as u64).read_to_end(&mut header).map_err(describe_unpack_error)?;
         Ok(Some(read_header(&header)?.about))
     };
     about(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
@@ -130,10 +129,7 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
         return Err("it contains only models of language-model kernels; query it with a kernel, such as `--op gemm:m=16,n=64,k=64`".to_owned());
     }
     let mut body = Vec::new();
-    decompress_predictor(packed)?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut body)
-        .map_err(|error| describe_failure(&error))?;
+    decompress_predictor(packed)?.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(describe_unpack_error)?;
     if body.len() as u64 > MAX_BYTES {
         return Err(format!("the file decompresses to more than {MAX_BYTES} bytes"));
     }

@@ -28,7 +28,7 @@ fn seconds(kernel: &Kernel, system: &str) -> f64 {
     let facts = kernel_features(kernel, device, 0.0).expect("features");
     let share = facts.compute_seconds / facts.reference_seconds;
     let factor = if system == NEW { 2.6 - 0.8 * share } else { 1.3 };
-    facts.warm_seconds * factor
+    facts.warm_seconds() * factor
 }
 
 fn kernels() -> Vec<Kernel> {

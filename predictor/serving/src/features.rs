@@ -19,11 +19,14 @@ pub struct Features {
     pub values: Vec<f32>,
     /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
-    /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in repeated runs.
-    pub warm_seconds: f64,
     pub compute_seconds: f64,
-    /// Time of memory traffic, if data that fits in the shared cache is read from the cache.
+    /// Time of memory traffic, if data that fits in the shared cache is read from the cache, as in repeated runs.
     pub warm_memory_seconds: f64,
+}
+
+/// Returns the time of a kernel whose arithmetic and memory traffic overlap.
+pub(crate) fn overlapped_seconds(compute_seconds: f64, memory_seconds: f64) -> f64 {
+    compute_seconds.max(memory_seconds) + LAUNCH_SECONDS
 }
 
 /// Number of leading features that all operators share; features of the operator's sizes follow.
@@ -35,6 +38,11 @@ const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 const WINDOW_DISTANCE: f32 = 4.0 * LN_2;
 
 impl Features {
+    /// Returns the time like `reference_seconds`, but data that fits in the shared cache is read from the cache.
+    pub fn warm_seconds(&self) -> f64 {
+        overlapped_seconds(self.compute_seconds, self.warm_memory_seconds)
+    }
+
     /// Returns the features except those of the device only, from which trees of few devices do not generalise.
     pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
@@ -127,9 +135,8 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
     let peak = device.peak_flops(kernel.product_dtype())?;
     let work = kernel.kernel_work();
     let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
-    let reference_seconds = compute.max(memory) + LAUNCH_SECONDS;
+    let reference_seconds = overlapped_seconds(compute, memory);
     let warm_memory_seconds = warm_memory_seconds(work.bytes, device);
-    let warm_seconds = compute.max(warm_memory_seconds) + LAUNCH_SECONDS;
     let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
     row.push_value(f64::from(framework));
     row.push_log(compute);
@@ -137,7 +144,7 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
     row.push_log(compute / memory);
     row.push_log(reference_seconds);
     row.push_residency(work.bytes);
-    row.push_log(warm_seconds / reference_seconds);
+    row.push_log(overlapped_seconds(compute, warm_memory_seconds) / reference_seconds);
     // The balance of the device: bf16 operations per byte, shares of units, and the shared cache.
     row.push_log(peak / device.bandwidth_bytes_per_s);
     row.push_log(peak / device.units);
@@ -151,7 +158,7 @@ pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Re
         Kernel::Decode(decode) => decode_features(decode, &mut row),
         Kernel::Experts(experts) => experts_features(experts, &mut row),
     }
-    Ok(Features { values: row.values, reference_seconds, warm_seconds, compute_seconds: compute, warm_memory_seconds })
+    Ok(Features { values: row.values, reference_seconds, compute_seconds: compute, warm_memory_seconds })
 }
 
 fn gemm_features(gemm: &Gemm, row: &mut Row) {

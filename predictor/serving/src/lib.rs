@@ -44,6 +44,6 @@ pub use kernel::{Decode, Experts, Gemm, Kernel, Prefill};
 pub use learned::Learned;
 pub use mapping::Mapping;
 pub use measurements::Measurements;
-pub use packed::describe_failure;
+pub use packed::describe_unpack_error;
 pub use scheme::{Dtype, Scheme};
 pub use times::{Estimate, KernelTimes, Roofline, Source};

@@ -49,9 +49,9 @@ impl PackedTrees {
     }
 }
 
-/// Describes why the content of a file with a right hash cannot be unpacked.
-pub fn describe_failure(error: &std::io::Error) -> String {
-    // The library for decompression has its own text for this, without a kind.
+/// Describes why the content of a file cannot be unpacked.
+pub fn describe_unpack_error(error: std::io::Error) -> String {
+    // The library for decompression has its own text for too little memory, without a kind.
     let text = error.to_string().to_lowercase();
     match text.contains("memory") || text.contains("allocation") {
         true => format!("there is too little memory to unpack the file: {error}"),
@@ -63,7 +63,7 @@ fn unpack_trees(bytes: &[u8], hash: &str) -> Result<Trees, String> {
     if blake3::hash(bytes).to_hex().as_str() != hash {
         return Err("the file is damaged: the trees do not match their hash".to_owned());
     }
-    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(|error| describe_failure(&error))?;
+    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(describe_unpack_error)?;
     let mut reader = Reader::new(&unpacked)?;
     let trees = reader.read_trees()?;
     reader.check_finished()?;
@@ -78,8 +78,9 @@ mod tests {
     #[test]
     fn too_little_memory_is_no_damage() {
         for error in [Error::from(ErrorKind::OutOfMemory), Error::other("Allocation error : not enough memory")] {
-            assert!(describe_failure(&error).starts_with("there is too little memory"), "{error}");
+            let described = describe_unpack_error(error);
+            assert!(described.starts_with("there is too little memory"), "{described}");
         }
-        assert!(describe_failure(&Error::other("Data corruption detected")).starts_with("the file is damaged"));
+        assert!(describe_unpack_error(Error::other("Data corruption detected")).starts_with("the file is damaged"));
     }
 }

@@ -5,7 +5,7 @@
 use crate::corrected::Adaptation;
 use crate::group::Groups;
 use crate::learned::{Knowledge, Learned};
-use crate::packed::{PackedTrees, describe_failure};
+use crate::packed::{PackedTrees, describe_unpack_error};
 use serde::{Deserialize, Serialize};
 
 const MAX_HEADER_BYTES: usize = 64 << 20;
@@ -53,7 +53,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
     if blake3::hash(&bytes[..8 + length]).as_bytes() != hash {
         return Err("the file is damaged: the header does not match its hash".to_owned());
     }
-    let header = zstd::bulk::decompress(header, MAX_HEADER_BYTES).map_err(|error| describe_failure(&error))?;
+    let header = zstd::bulk::decompress(header, MAX_HEADER_BYTES).map_err(describe_unpack_error)?;
     let Header { mut learned, trees: index } =
         serde_json::from_slice(&header).map_err(|error| format!("invalid header: {error}"))?;
     let places = all_trees(&mut learned);

@@ -294,7 +294,7 @@ fn fit_overheads(all: &Measurements, rows: &[usize]) -> Result<BTreeMap<String, 
     let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows.iter().map(|row| &all.rows[*row]) {
         let device = all.devices[usize::from(row.device)];
-        let bound = kernel_features(&row.kernel, device, 0.0)?.warm_seconds - LAUNCH_SECONDS;
+        let bound = kernel_features(&row.kernel, device, 0.0)?.warm_seconds() - LAUNCH_SECONDS;
         times.entry(row.kernel.format_key().to_owned()).or_default().push((bound, row.seconds));
         times.entry(String::new()).or_default().push((bound, row.seconds));
     }

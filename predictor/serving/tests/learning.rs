@@ -15,7 +15,7 @@ const SYSTEMS: [&str; 4] = ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"];
 fn seconds(kernel: &Kernel, device: &GpuFacts) -> f64 {
     let facts = kernel_features(kernel, device, 0.0).expect("features");
     let wobble = 1.0 + 0.02 * ((kernel.kernel_work().bytes.ln() * 7.0).sin());
-    facts.warm_seconds * wobble * (1.3 + 0.1 * (10.0 - device.generation).max(0.0) / 2.0)
+    facts.warm_seconds() * wobble * (1.3 + 0.1 * (10.0 - device.generation).max(0.0) / 2.0)
 }
 
 fn measurements() -> Measurements {
