@@ -9,7 +9,7 @@ use crate::stores::{left_out_note, note_damage, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Bench, Versions};
 use datasets::best::{Answer, Best, Question, best_records};
-use datasets::{Choose, Record};
+use datasets::{Choose, Record, Source};
 use job::revision::Revisions;
 use job::space::Schedule;
 use measure::host::Facts;
@@ -29,7 +29,7 @@ pub struct BestTimes {
     /// Sum of the best times of the model's tasks, each weighted by its count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_ns: Option<f64>,
-    /// Number of matching times that were not measured, such as simulated ones.
+    /// Number of matching times that were not measured on hardware here: emulated, simulated or imported ones.
     #[serde(skip)]
     pub not_measured: usize,
     /// Whether a part of the store could not be read.
@@ -49,7 +49,7 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
             0 if times.not_measured > 0 => Failure::usage(format!(
                 "the store `{}` has no measured time that matches, only {}",
                 store.display(),
-                format_count(times.not_measured, "simulated or emulated time")
+                format_count(times.not_measured, "emulated, simulated or imported time")
             ))
             .with_hint("`opcollect dataset query` shows them, with their origin in the column `source`"),
             0 => Failure::usage(format!("the store `{}` has no matching time", store.display()))
@@ -88,8 +88,8 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
                 hosts.insert(host.clone());
             }
         }
-        not_measured += usize::from(!question.is_about(&record) && question.matches_time(&record));
-        match question.is_about(&record) {
+        match question.matches_time(&record) {
+            true if record.source != Source::Measured => not_measured += 1,
             true if record.host_class == here.host_class && !question.all_versions => {
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
