@@ -187,26 +187,24 @@ impl<'a> Emit<'a> {
         malformed(format!("axis {axis} is out of range for {rank} dimensions"))
     }
 
-    /// Returns the numbers of a constant, or None for a value computed at run time.
-    pub fn known_numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
+    /// Returns a small constant, or None for a value computed at run time.
+    fn known_tensor(&self, id: ValueId) -> Outcome<Option<Tensor>> {
         let Some(data) = self.builder.constant_data(id) else { return Ok(None) };
         let ty = self.builder.value_type(id)?;
         if ty.element_count().is_none_or(|elements| elements > MAX_SMALL) {
             return unsupported(format!("{ty} has too many elements to determine a shape or an attribute"));
         }
-        Ok(Some(reference::constant_tensor(self.builder.value_type(id)?, data)?.to_numbers()))
+        Ok(Some(reference::constant_tensor(ty, data)?))
+    }
+
+    /// Returns the numbers of a constant, or None for a value computed at run time.
+    pub fn known_numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
+        Ok(self.known_tensor(id)?.map(|tensor| tensor.to_numbers()))
     }
 
     /// Returns whether `known_numbers` rounds the integers of a constant.
     pub fn is_rounded_as_numbers(&self, id: ValueId) -> Outcome<bool> {
-        let Some(data) = self.builder.constant_data(id) else { return Ok(false) };
-        let ty = self.builder.value_type(id)?;
-        if ty.element_count().is_none_or(|elements| elements > MAX_SMALL)
-            || !matches!(ty.dtype, DType::I64 | DType::U64)
-        {
-            return Ok(false);
-        }
-        Ok(reference::constant_tensor(ty, data)?.is_rounded_as_numbers())
+        Ok(self.known_tensor(id)?.is_some_and(|tensor| tensor.is_rounded_as_numbers()))
     }
 
     /// Returns the numbers of an input that determines a shape or an attribute; refuses an input that is not constant.
