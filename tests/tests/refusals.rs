@@ -636,6 +636,15 @@ fn tvm_missing_or_another() {
     );
 }
 
+#[test]
+fn too_little_memory_for_tvm() {
+    let bench = Bench::new();
+    let mut command = bench.command(Path::new("sh"), "-c");
+    command.arg(format!("ulimit -S -v 200000; exec {} {RELU}", program("opcollect").display()));
+    let ran = run(command).expect(3);
+    assert!(ran.stderr.contains("\nhint: allow this process at least 512 MiB of memory"), "{ran}");
+}
+
 #[track_caller]
 fn check_worker(script: &str, expected: Expect) {
     let bench = Bench::new();

@@ -11,7 +11,7 @@ use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
 use job::space::{Schedule, task_space};
-use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
+use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive, memory::memory_limit};
 use models::partner::CPU_VENDOR;
 use runtimes::RuntimeDescription;
 use std::path::PathBuf;
@@ -20,8 +20,12 @@ use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Tar
 use worker::Fault;
 
 /// Hint for the error that TVM cannot be used.
-const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned TVM, or allow more memory if `ulimit -v` is set; \
-                          `opcollect doctor` lists what is missing";
+const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
+
+/// Memory that a worker needs to load TVM.
+const WORKER_BYTES: u64 = 512 << 20;
+/// Hint for the error that TVM cannot be used, in a process with less memory than `WORKER_BYTES`.
+const MEMORY_HINT: &str = "allow this process at least 512 MiB of memory; `ulimit -v` and the control group limit it";
 
 /// Hint for the error that the worker program is missing.
 pub const WORKER_HINT: &str = "the worker program must lie in the same folder as `opcollect`: the wheel contains both, and \
@@ -30,6 +34,7 @@ pub const WORKER_HINT: &str = "the worker program must lie in the same folder as
 /// Returns what to do if no worker can be started.
 pub fn worker_hint() -> &'static str {
     match find_worker() {
+        Ok(_) if memory_limit().is_some_and(|(bytes, _)| bytes < WORKER_BYTES) => MEMORY_HINT,
         Ok(_) => SETUP_HINT,
         Err(_) => WORKER_HINT,
     }
