@@ -387,3 +387,14 @@ fn products_of_half_precision_are_rounded_after_the_sum() {
     ];
     check_errors(&tasks, 3, 0.01);
 }
+
+#[test]
+fn attention_of_half_precision_is_rounded_after_the_sums() {
+    let tasks = [
+        "attention(f16[1,2,8,16], f16[1,2,6000,16], f16[1,2,6000,16]) causal=false scale=0.25 window=null softcap=null",
+        "attention(f16[1,2,1,16], f16[1,1,6000,16], f16[1,1,6000,16]) causal=false scale=0.25 window=null softcap=null",
+        "attention(bf16[1,2,8,16], bf16[1,2,600,16], bf16[1,2,600,16]) causal=false scale=0.25 window=null softcap=null",
+        "attention(f16[1,2,9,700], f16[1,2,33,700], f16[1,2,33,24], f16[1,1,9,33]) causal=true scale=0.04 window=7 softcap=2.0",
+    ];
+    check_errors(&tasks, 3, 0.01);
+}

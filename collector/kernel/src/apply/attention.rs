@@ -5,7 +5,7 @@ use super::rows::{along_rows, split_partial};
 use super::{
     Knobs, Result, block_of_part, fuse_parallel, plain_copy, required_choice, required_number, single_epilogue,
 };
-use crate::lower::{Lowered, MASK_BLOCK, Part};
+use crate::lower::{Lowered, MASK_BLOCK, Part, QUERIES_BLOCK};
 use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::{BLOCK, HELPERS_AT, TILE_Y, VECTOR};
@@ -63,6 +63,9 @@ pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves
         moves.compute_at(&moves.block(MASK_BLOCK)?, tile)?;
     }
 
+    if lowered.blocks.iter().any(|block| block.name == QUERIES_BLOCK) {
+        plain_copy(moves, &moves.block(QUERIES_BLOCK)?)?;
+    }
     let products = moves.block("attention_products")?;
     moves.compute_at(&products, tile)?;
     let scores = own_loops(moves, &products)?;

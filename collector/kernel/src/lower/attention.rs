@@ -1,7 +1,7 @@
 //! Lowers attention as one task, and rotary position embeddings. Scores, maxima, exponentials, sums and weighted values
 //! are separate blocks, so that a schedule can compute them for one head, or one query, at a time.
 
-use super::pointwise::{apply_unary, broadcast_read, drop_tiny_weight};
+use super::pointwise::{apply_unary, broadcast_read, convert, drop_tiny_weight, wide_type};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
@@ -9,11 +9,14 @@ use crate::tvm::expression::{
 };
 use job::space::Layout;
 use models::operators::{Attention, Rope};
-use models::{Op, UnaryOp};
+use models::{DType, Op, UnaryOp};
 use schedules::tiles::filled_extent;
 
 /// Natural logarithm of the least weight that counts. The products of such weights with values are normal numbers.
 const LEAST_WEIGHT_LOG: f64 = -60.0;
+
+/// Name of the block that converts queries of half precision; only blocked layouts have it.
+pub(crate) const QUERIES_BLOCK: &str = "attention_queries";
 
 /// Name of the block that pads the mask; only blocked layouts have it.
 pub(crate) const MASK_BLOCK: &str = "attention_mask";
@@ -53,7 +56,7 @@ fn sight_condition(
 
 fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
-    let dtype = output.dtype;
+    let dtype = wide_type(output.dtype);
     let [batch, heads, rows] = [0, 1, 2].map(|d| output.extents[d].clone());
     let places = k.extents[2].clone();
     let shared = writer.known_extent(&heads)? / writer.known_extent(&k.extents[1])?;
@@ -84,8 +87,12 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         super::movement::join_conditions(seen, place.less(&places.as_expression()?)?).map(Some)
     };
     let width = loop_axis("d", &q.extents[3], true)?;
-    let keys =
-        if is_turned { transpose_keys(writer, &output.block_name("attention_keys"), k, &stored)? } else { k.clone() };
+    let (keys, queries) = if is_turned {
+        let keys = transpose_keys(writer, &output.block_name("attention_keys"), k, &stored, dtype)?;
+        (keys, widen_queries(writer, output, q, dtype)?)
+    } else {
+        (k.clone(), q.clone())
+    };
     let mask = match inputs.get(3) {
         Some(mask) if is_padded && !mask.extents.last().is_some_and(|last| last.is_always(1)) => {
             Some(pad_mask(writer, &output.block_name(MASK_BLOCK), mask, &stored)?)
@@ -93,10 +100,12 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         mask => mask.cloned(),
     };
     let products = writer.add_block(&output.block_name("attention_products"), Part::Helper, (dtype, &all), |i| {
-        let left = q.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
+        let left = queries.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
+        let left = convert(left, queries.dtype, dtype)?;
         let (place, part) = (i[3].clone(), width.variable.clone());
         let at = if is_turned { [part, place] } else { [place, part] };
         let right = keys.element_at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
+        let right = convert(right, keys.dtype, dtype)?;
         reduce_axes(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
     let scores = writer.add_block(&output.block_name("attention_scores"), Part::Helper, (dtype, &all), |i| {
@@ -106,7 +115,7 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
             score = bent.mul(&constant(dtype, softcap)?)?;
         }
         if let Some(mask) = &mask {
-            score = score.add(&broadcast_read(mask, i)?)?;
+            score = score.add(&convert(broadcast_read(mask, i)?, mask.dtype, dtype)?)?;
         }
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&score, &lowest_number(dtype)?),
@@ -135,12 +144,12 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         reduce_axes(Reduction::Sum, dtype, &weights.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
     let place = loop_axis("t", &places, true)?;
-    let weighted =
-        writer.add_block(&output.block_name("attention_values"), Part::Anchor, output.element_type(), |i| {
-            let value = v.element_at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
-            let weight = weights.element_at(&at(i, &place.variable))?;
-            reduce_axes(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
-        })?;
+    let results = (dtype, &output.extents[..]);
+    let weighted = writer.add_block(&output.block_name("attention_values"), Part::Anchor, results, |i| {
+        let value = v.element_at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
+        let weight = weights.element_at(&at(i, &place.variable))?;
+        reduce_axes(Reduction::Sum, dtype, &weight.mul(&convert(value, v.dtype, dtype)?)?, std::slice::from_ref(&place))
+    })?;
     writer.add_block(&output.block_name("attention"), Part::Epilogue, output.element_type(), |i| {
         let sum = sum.element_at(&i[..3])?;
         // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
@@ -149,20 +158,31 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         } else {
             sum
         };
-        weighted.element_at(i)?.div(&sum)
+        convert(weighted.element_at(i)?.div(&sum)?, dtype, output.dtype)
     })
 }
 
-/// Transposes keys so that positions are the last dimension, which is padded with zeros.
-fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent) -> Result<Tensor> {
+/// Converts queries of half precision to `dtype` once: a tile multiplies single elements of them by vectors of keys, and
+/// a conversion of one element takes as long as such a product.
+fn widen_queries(writer: &mut Writer, output: &Output, queries: &Tensor, dtype: DType) -> Result<Tensor> {
+    if queries.dtype == dtype {
+        return Ok(queries.clone());
+    }
+    let name = output.block_name(QUERIES_BLOCK);
+    writer.add_block(&name, Part::Helper, (dtype, &queries.extents), |i| queries.element_at(i)?.cast(dtype))
+}
+
+/// Transposes keys so that positions are the last dimension, which is padded with zeros, and converts them to `dtype`.
+fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent, dtype: DType) -> Result<Tensor> {
     let places = writer.known_extent(&keys.extents[2])?;
     let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];
-    writer.add_block(name, Part::Helper, (keys.dtype, &extents), |i| {
+    writer.add_block(name, Part::Helper, (dtype, &extents), |i| {
         let key = keys.element_at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
+        let key = convert(key, keys.dtype, dtype)?;
         if stored.is_always(places) {
             return Ok(key);
         }
-        i[3].less(&index_constant(places)?)?.if_then_else(&key, &constant(keys.dtype, 0.0)?)
+        i[3].less(&index_constant(places)?)?.if_then_else(&key, &constant(dtype, 0.0)?)
     })
 }
 

@@ -23,7 +23,7 @@ use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use crate::tvm::reducers;
-pub(crate) use attention::MASK_BLOCK;
+pub(crate) use attention::{MASK_BLOCK, QUERIES_BLOCK};
 use job::Packing;
 use job::space::{ByTaps, Layout, Schedule};
 use models::operators::ConvTranspose;
