@@ -88,9 +88,8 @@ pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: u
     saved.min(open.iter().filter_map(|standing| Some(standing.best_ns()? * standing.weight)).sum())
 }
 
-pub fn pick_search<'a>(standings: impl Iterator<Item = (usize, &'a Standing)>) -> Option<usize> {
-    let savings = standings.map(|(place, standing)| (place, standing.expected_saving()));
-    // The first of equal maxima.
+/// Returns the place with the largest expected saving, the first of equal ones.
+pub fn pick_search(savings: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
     let most = savings.fold(None, |most: Option<(usize, f64)>, one| match most {
         Some(most) if most.1 >= one.1 => Some(most),
         _ => Some(one),
@@ -109,7 +108,7 @@ mod tests {
     }
 
     fn chosen(standings: &[Standing]) -> Option<usize> {
-        pick_search(standings.iter().enumerate())
+        pick_search(standings.iter().map(Standing::expected_saving).enumerate())
     }
 
     #[test]

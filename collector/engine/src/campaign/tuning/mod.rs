@@ -251,17 +251,31 @@ impl Tuning {
         batch
     }
 
+    /// Returns, for each search, the sum of the best times of all tasks with the same number of threads and the same
+    /// state of the caches. Only relative to it are savings comparable: one thread takes longer than two, but its
+    /// schedules are not more important.
+    fn sums_of_bests(&self) -> Vec<f64> {
+        let mut sums = BTreeMap::new();
+        for search in &self.searches {
+            *sums.entry(search.conditions()).or_insert(0.0) += search.weighted_best().unwrap_or(0.0);
+        }
+        self.searches.iter().map(|search| sums[&search.conditions()]).collect()
+    }
+
     fn propose_batch(&mut self) -> Vec<Attempt> {
         let mut waiting: HashSet<usize> = HashSet::new();
+        let sums = self.sums_of_bests();
         while self.left > 0 && self.failure.is_none() {
             let able = self
                 .searches
                 .iter()
                 .enumerate()
                 .filter(|(place, search)| !waiting.contains(place) && search.stop_reason(&self.tune).is_none());
-            let Some(place) = spending::pick_search(able.map(|(place, search)| (place, &search.standing))) else {
-                break;
+            // Before the first trial, the saving is infinite and the sum may be zero.
+            let relative = |(place, search): (usize, &Search)| {
+                (place, search.standing.expected_saving() / sums[place].max(f64::MIN_POSITIVE))
             };
+            let Some(place) = spending::pick_search(able.map(relative)) else { break };
             let search = &mut self.searches[place];
             let cap = self.tune.trials_per_task.map_or(usize::MAX, |most| most - search.standing.begun);
             match search.propose_trials(BATCH.min(self.left).min(cap)) {

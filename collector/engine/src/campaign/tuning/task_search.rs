@@ -124,8 +124,13 @@ impl Search {
     }
 
     pub(super) fn search_id(&self) -> SearchId {
-        let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
-        (self.default.with_task.task_hash.clone(), threads, self.default.state)
+        let (threads, state) = self.conditions();
+        (self.default.with_task.task_hash.clone(), threads, state)
+    }
+
+    /// Returns the number of threads and the state of the caches before a run.
+    pub(super) fn conditions(&self) -> (i64, CacheState) {
+        (i64::try_from(self.default.cpus.len()).unwrap_or(0), self.default.state)
     }
 
     /// Returns the experiment key without the schedule, which all trials of this search share.

@@ -346,6 +346,32 @@ fn trials_go_to_slow_tasks_and_shards_divide_the_searches() {
     assert!(!ours.is_empty() && made.tuning(|_| false).is_empty());
 }
 
+/// One thread takes ten times as long as two here, which makes its schedules no more important.
+#[test]
+fn trials_are_divided_between_numbers_of_threads() {
+    let mut made = made("[tune]\ntuner = 'random'\ntrials = 40\n");
+    made.config.threads = vec![1, 2];
+    let inputs = SearchInputs { cpus: &[0, 1], ..made.inputs() };
+    let mut tuning = Tuning::new(&inputs, made.config.tune.as_ref().expect("a search"), |_| true).expect("searches");
+    let mut counts = BTreeMap::new();
+    loop {
+        let proposed = tuning.propose(8);
+        if proposed.is_empty() {
+            break;
+        }
+        for (number, attempt) in proposed.iter().enumerate() {
+            let mut record = answer(attempt, number as i64);
+            if attempt.cpus.len() == 1 {
+                record.median_ns = record.median_ns.map(|ns| 10.0 * ns);
+            }
+            *counts.entry(attempt.cpus.len()).or_insert(0) += 1;
+            tuning.observe(attempt, &record);
+        }
+    }
+    let (one, two) = (counts[&1], counts[&2]);
+    assert!(one + two == 80 && two > 30 && one > 30, "{counts:?}");
+}
+
 #[test]
 fn a_search_ends_by_space_patience_or_trial_limit() {
     let of = |text: &str| {
