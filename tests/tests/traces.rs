@@ -239,6 +239,25 @@ fn a_trace_in_another_format_is_the_same_trace() {
 }
 
 #[test]
+fn times_that_are_not_written_as_read_are_noted() {
+    let bench = Bench::new();
+    let event =
+        |ph: &str, ts: i64, dur: i64| format!(r#"{{"ph":"{ph}","name":"a","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}"#);
+    let trace = |events: &[String]| format!("[{}]", events.join(","));
+    bench.write("odd.json", &trace(&[event("X", 5, -10), event("E", 6, 0), event("X", 20, 3)]));
+    bench.write("good.json", &trace(&[event("X", 5, 10)]));
+    for command in ["convert odd.json out.pftrace", "merge good.json odd.json merged.json --align keep"] {
+        let ran = run(bench.opcollect(&format!("trace {command}"))).expect(1);
+        assert!(
+            ran.stderr.contains("note: 1 slices end before they start; they are written with a duration of 0 ns"),
+            "{ran}"
+        );
+        assert!(ran.stderr.contains("note: 1 ends of slices have no start and are omitted"), "{ran}");
+    }
+    run(bench.opcollect("trace convert good.json good.pftrace")).expect(0);
+}
+
+#[test]
 fn two_outputs_to_one_file_are_refused() {
     let bench = Bench::new();
     let model = "--modelsource local --modelname mlp --threads 1";

@@ -287,15 +287,15 @@ pub struct TraceInput {
 }
 
 /// Callback that receives what the reader found in each trace.
-pub type FoundSink<'a> = &'a mut dyn FnMut(&TraceContents);
+pub type TraceSink<'a> = &'a mut dyn FnMut(&Trace);
 
 /// Converts a trace to the format implied by the output file's name.
-pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
+pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: TraceSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     let file = create_output(output, &[input], bounds.force)?;
     let trace = read_timeline(input, bounds.memory_mib)?;
     require_events(input, &trace)?;
-    report(&trace.found);
+    report(&trace);
     let mut written = write_parts(vec![Part { name: file_name(input), trace, offset_ns: 0 }], format, file, bounds)?;
     written.inputs.retain(|input| input.offset_ns != 0);
     Ok(written)
@@ -307,7 +307,7 @@ pub fn merge_traces(
     output: &Path,
     clocks: &Clocks<'_>,
     bounds: WriteBounds,
-    report: FoundSink<'_>,
+    report: TraceSink<'_>,
 ) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     if let Clocks::Offsets(offsets) = clocks
@@ -322,7 +322,7 @@ pub fn merge_traces(
     for input in inputs {
         let trace = read_timeline(input, bounds.memory_mib)?;
         require_events(input, &trace)?;
-        report(&trace.found);
+        report(&trace);
         traces.push(trace);
     }
     let offsets = match clocks {

@@ -8,6 +8,7 @@ use crate::progress::terminal_observer;
 pub use arguments::TraceCommand;
 use arguments::{Check, Convert, Import, Merge, Query, Top};
 use capture::events::TraceContents;
+use capture::events::in_memory::{Losses, Trace};
 use capture::trace::QueryBounds;
 use engine::query;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
@@ -57,7 +58,7 @@ fn check_trace(check: &Check) -> Result<u8> {
 
 fn convert_trace(convert: &Convert) -> Result<u8> {
     let mut code = DONE;
-    let mut report_events = |found: &TraceContents| code = report_found(found);
+    let mut report_events = |trace: &Trace| code = report_read(trace);
     let written = trace::convert_trace(&convert.input, &convert.output, convert.bounds.into(), &mut report_events)?;
     Ok(code.max(report_written(&written, &convert.output, convert.json)?))
 }
@@ -69,7 +70,7 @@ fn merge_traces(merge: &Merge) -> Result<u8> {
         offsets => Clocks::Offsets(offsets),
     };
     let mut code = DONE;
-    let mut report_events = |found: &TraceContents| code = code.max(report_found(found));
+    let mut report_events = |trace: &Trace| code = code.max(report_read(trace));
     let written = trace::merge_traces(inputs, place, &clocks, merge.bounds.into(), &mut report_events)?;
     Ok(code.max(report_written(&written, place, merge.json)?))
 }
@@ -122,6 +123,22 @@ fn report_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result
     let left_out = format!("{} events were omitted: the file reached the size limit of `--max-mib`", written.left_out);
     print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
+}
+
+/// Reports what of a trace is not written as it is in the file.
+fn report_read(trace: &Trace) -> u8 {
+    let Losses { negative_durations, ends_without_begin, begins_without_end: _ } = trace.losses;
+    let mut code = report_found(&trace.found);
+    for (count, what) in [
+        (negative_durations, "slices end before they start; they are written with a duration of 0 ns"),
+        (ends_without_begin, "ends of slices have no start and are omitted"),
+    ] {
+        if count > 0 {
+            print_notes("note", [format!("{count} {what}")]);
+            code = DONE_WITH_LOSSES;
+        }
+    }
+    code
 }
 
 fn report_found(found: &TraceContents) -> u8 {
