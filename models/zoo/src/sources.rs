@@ -17,7 +17,8 @@ pub fn source_of(name: &str) -> Option<&'static str> {
     });
     let base = name.split_once(':').map_or(name, |(base, _)| base);
     let is_simple = || name.contains(':') && simple::list_forms().iter().any(|form| form.name == base.trim());
-    let is_transformer = || transformers::is_known(base) || path.join("config.json").is_file();
+    let is_transformer =
+        || transformers::is_known(base) || transformers::is_folder(transformers::split_changes(name).0);
     match of_file {
         Some(format) => Some(format),
         None if find_entry(base).is_ok() => Some("local"),

@@ -27,6 +27,8 @@ use std::path::Path;
 use weights::Weights;
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// File of a folder that describes its model.
+const CONFIG_FILE: &str = "config.json";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -203,21 +205,25 @@ pub fn parse_label(label: &str) -> Option<(&str, Phase, i64)> {
     Some((name, phase, sequence.parse().ok()?))
 }
 
-/// Loads a folder with a `config.json`, a shipped configuration with optional changes (`name:key=value,…`), or a
+/// Loads a folder with a `config.json` or a shipped configuration, both with optional changes (`name:key=value,…`), or a
 /// configuration written in place (`model_type:key=value,…`).
 pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
-    let config = Path::new(name).join("config.json");
-    if config.is_file() {
+    let (base, changes) = split_changes(name);
+    let folder = is_folder(base).then(|| Path::new(base));
+    let mut label = name.to_owned();
+    let mut fields = if let Some(folder) = folder {
+        let config = folder.join(CONFIG_FILE);
         let text = crate::files::read_text(&config, MAX_CONFIG_BYTES)?;
-        return from_config(&text, &config.display().to_string(), Some(Path::new(name)), options);
-    }
-    let (base, changes) = name.split_once(':').unwrap_or((name, ""));
-    let mut fields = match find_entry(base) {
-        Ok(entry) => Fields::parse_config(entry.text, name)?,
-        Err(error) => match FAMILIES.iter().find(|family| family.name == base) {
-            Some(family) => Fields::parse_config(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
-            None => return Err(error),
-        },
+        label = config.display().to_string() + &name[base.len()..];
+        Fields::parse_config(&text, &config.display().to_string())?
+    } else {
+        match find_entry(base) {
+            Ok(entry) => Fields::parse_config(entry.text, name)?,
+            Err(error) => match FAMILIES.iter().find(|family| family.name == base) {
+                Some(family) => Fields::parse_config(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
+                None => return Err(error),
+            },
+        }
     };
     for change in changes.split(',').filter(|change| !change.is_empty()) {
         let Some((key, value)) = change.split_once('=') else {
@@ -229,7 +235,18 @@ pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
             return Err(Error::Model { model: name.to_owned(), reason });
         }
     }
-    build_from_fields(name, &fields, None, options)
+    build_from_fields(&label, &fields, folder, options)
+}
+
+/// Splits a name such as `llama-7b:num_hidden_layers=2` into the configuration's name and its changes. A folder's name
+/// may contain colons.
+pub fn split_changes(name: &str) -> (&str, &str) {
+    if is_folder(name) { (name, "") } else { name.rsplit_once(':').unwrap_or((name, "")) }
+}
+
+/// Returns whether a name is a folder with a configuration.
+pub fn is_folder(name: &str) -> bool {
+    Path::new(name).join(CONFIG_FILE).is_file()
 }
 
 pub const STEPS_MAX: i64 = 1024;
@@ -270,6 +287,9 @@ fn build_from_fields(
         }
     }
     let wanted = fields.text_or("model_type", "")?;
+    if wanted.is_empty() {
+        return Err(refused("the field `model_type`, which names the family such as `llama`, is missing".to_owned()));
+    }
     let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
         let hint = names::name_hint(wanted, FAMILIES.iter().map(|family| family.name));
         fields.unsupported_field("model_type", format!("unknown model family `{wanted}`; {hint}"))
@@ -286,6 +306,10 @@ fn build_from_fields(
     let outputs = (family.build)(&mut net, fields)?;
     fields.check_given().map_err(refused)?;
     let (graph, weights) = net.finish_graph(&outputs)?;
+    let method = fields.nested_fields("quantization_config").text_or("quant_method", "")?.to_owned();
+    if !method.is_empty() {
+        notes.push(format!("`{name}`: the configuration states `{method}` weights; the model is built with `f32`"));
+    }
     if let (Some(_), [first, ..]) = (folder, fields.unused_fields().as_slice()) {
         let count = fields.unused_fields().len();
         notes.push(format!("`{name}`: {count} fields of the configuration are ignored, such as `{first}`"));

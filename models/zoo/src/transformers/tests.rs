@@ -98,6 +98,37 @@ fn every_family_answers_as_the_published_classes() {
     assert_eq!(missing, ["camembert", "xlm-roberta"]);
 }
 
+/// A folder takes changes as a shipped configuration does, and its name may contain a colon.
+#[test]
+fn fields_of_a_folder_can_be_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("a:b");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("config.json"), find_entry("gpt2").unwrap().text).unwrap();
+    let own = own.display().to_string();
+    let macs = |name: &str| load_model(name, &Options::default()).unwrap().graph.work().unwrap().macs;
+    assert_eq!(macs(&own), macs("gpt2"));
+    assert_eq!(macs(&format!("{own}:n_layer=1,n_head=4")), macs("gpt2:n_layer=1,n_head=4"));
+    assert_eq!(crate::sources::source_of(&format!("{own}:n_layer=1")), Some("transformers"));
+    let usual = Options::default();
+    check_refused(
+        &format!("{own}:n_layers=1"),
+        usual,
+        "the model does not read a field `n_layers`; did you mean `n_layer`?",
+    );
+    check_refused(&format!("{own}x:n_layer=1"), usual, "a:bx`: no such file");
+    let quantised =
+        find_entry("gpt2").unwrap().text.replacen('{', r#"{"quantization_config": {"quant_method": "gptq"},"#, 1);
+    std::fs::write(folder.path().join("config.json"), quantised).unwrap();
+    let notes = load_model(&folder.path().display().to_string(), &usual).unwrap().notes;
+    assert!(
+        notes.iter().any(|note| note.contains("states `gptq` weights; the model is built with `f32`")),
+        "{notes:?}"
+    );
+    std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+    check_refused(&folder.path().display().to_string(), usual, "the field `model_type`, which names the family");
+}
+
 fn check_case(folder: &Path, path: &Path, phase: Phase) -> Result<(), String> {
     let entries = safetensors::list_tensors(path).map_err(|error| error.to_string())?;
     let extent = |name: &str, axis: usize| entries.get(name).map(|entry| entry.ty.extents().unwrap()[axis]);
