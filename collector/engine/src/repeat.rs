@@ -102,7 +102,7 @@ fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     const MAX_BYTES: u64 = 1 << 30;
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let text = models::files::read_bounded_text(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text.trim_start_matches('\u{FEFF}').lines().map(str::trim).filter(|line| !line.is_empty());
     let keys: HashSet<Key> =
         lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect::<Result<_>>()?;
     if keys.is_empty() { Err(wrong("the file has no keys".to_owned())) } else { Ok(keys) }

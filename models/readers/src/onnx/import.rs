@@ -27,8 +27,10 @@ pub(super) struct Importer<'a> {
     pub(super) emit: Emit<'a>,
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
+    /// Outputs of nodes that no output of the model needs.
+    unused: HashSet<&'a str>,
     skipped: Vec<Skipped>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// Inputs of skipped nodes, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
     visited: usize,
@@ -61,6 +63,7 @@ pub(super) fn import_model(
             .map(|function| ((normalise_domain(&function.domain), &*function.name, &*function.overload), function))
             .collect(),
         stated: HashMap::new(),
+        unused: order::unused_values(graph),
         skipped: Vec::new(),
         notes: Vec::new(),
         loose_ends: Vec::new(),
@@ -406,8 +409,20 @@ impl<'a> Importer<'a> {
         match refusal {
             Refusal::Malformed(reason) => Err(self.malformed(node_place(node, scope), reason)),
             Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip_node(node, scope, reason),
+            Refusal::Unsupported(_) if scope.depth == 0 && self.is_unused(node) => {
+                self.notes
+                    .push(format!("{}: left out, because no output of the model needs it", node_place(node, scope)));
+                let mut names = node.output.iter().filter(|name| !name.is_empty());
+                names.try_for_each(|name| {
+                    self.bind_slot(name, Slot::Unmade("an output of a node that is left out"), scope)
+                })
+            }
             Refusal::Unsupported(reason) => Err(self.unsupported(node_place(node, scope), reason)),
         }
+    }
+
+    fn is_unused(&self, node: &messages::Node) -> bool {
+        node.output.iter().all(|name| name.is_empty() || self.unused.contains(name.as_str()))
     }
 
     /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.

@@ -130,9 +130,10 @@ impl<'a> Importer<'a> {
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
-    /// Returns the value of each named dimension, as determined by the shapes that options give to inputs.
-    fn bind_symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
-        let mut symbols = BTreeMap::new();
+    /// Returns the value of each named dimension, as determined by the shapes that options give to inputs. Files give
+    /// one name to independent dimensions by mistake, so different sizes are only noted.
+    fn bind_symbols(&mut self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
+        let mut symbols: BTreeMap<String, i64> = BTreeMap::new();
         for info in given {
             let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
@@ -145,7 +146,16 @@ impl<'a> Importer<'a> {
                 if let Dim::Symbol(name) = dim
                     && !name.is_empty()
                 {
-                    symbols.insert(name.clone(), extent);
+                    if let Some(earlier) = symbols.insert(name.clone(), extent)
+                        && earlier != extent
+                    {
+                        self.notes.push(format!(
+                            "input `{}`: the given shapes have the sizes {earlier} and {extent} for the dimension \
+                             `{}`, which the file calls one; inputs without a given shape take {extent}",
+                            escape_name(&info.name),
+                            escape_name(name)
+                        ));
+                    }
                 }
             }
         }

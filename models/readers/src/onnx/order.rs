@@ -1,16 +1,12 @@
-//! Sorts nodes so that each follows the nodes it reads, because some converters append nodes at the end.
+//! Which nodes depend on which: an order in which each node follows the nodes it reads, because some converters append
+//! nodes at the end, and the nodes that no output needs.
 
-use super::messages::Node;
-use std::collections::HashMap;
+use super::messages::{Graph, Node};
+use std::collections::{HashMap, HashSet};
 
 /// Returns a topological order, or None if the nodes already have one. The first node of a cycle is refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
-    let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
-    for (index, node) in nodes.iter().enumerate() {
-        for name in node.output.iter().filter(|name| !name.is_empty()) {
-            makers.entry(name).or_insert(index);
-        }
-    }
+    let makers = find_makers(nodes);
     let before: Vec<Vec<usize>> = nodes
         .iter()
         .enumerate()
@@ -24,6 +20,32 @@ pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
         return None;
     }
     Some(depth_first_order(&before))
+}
+
+/// Returns the outputs of the nodes on which no output of the graph depends.
+pub(super) fn unused_values(graph: &Graph) -> HashSet<&str> {
+    let nodes = &graph.node;
+    let makers = find_makers(nodes);
+    let mut is_used = vec![false; nodes.len()];
+    let mut left: Vec<usize> = graph.output.iter().filter_map(|info| makers.get(info.name.as_str()).copied()).collect();
+    while let Some(index) = left.pop() {
+        if !std::mem::replace(&mut is_used[index], true) {
+            visit_reads(&nodes[index], &mut |name| left.extend(makers.get(name)));
+        }
+    }
+    let unused = nodes.iter().zip(&is_used).filter(|(_, is_used)| !**is_used);
+    unused.flat_map(|(node, _)| node.output.iter().map(String::as_str)).collect()
+}
+
+/// Returns the node that makes each value.
+fn find_makers(nodes: &[Node]) -> HashMap<&str, usize> {
+    let mut makers = HashMap::with_capacity(nodes.len());
+    for (index, node) in nodes.iter().enumerate() {
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            makers.entry(name.as_str()).or_insert(index);
+        }
+    }
+    makers
 }
 
 fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {

@@ -265,6 +265,34 @@ fn dimensions_without_a_name_are_independent() {
 }
 
 #[test]
+fn unsupported_nodes_that_no_output_needs_are_left_out() {
+    let nodes = vec![node("r = RandomNormalLike(x)"), node("s = Add(r, x)"), node("y = Relu(x)"), node("t = Odd(s)")];
+    let imported = read(&model(&["2"], vec![], nodes.clone()), &Options::default()).unwrap();
+    let names: Vec<&str> = imported.graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!((names, imported.notes.len()), (vec!["relu"], 3), "{:?}", imported.notes);
+    assert_eq!(imported.notes[1], "node `s` (`Add`): left out, because no output of the model needs it");
+    let mut needed = model(&["2"], vec![], nodes);
+    needed.graph.as_mut().unwrap().output.push(info("s", &["2"]));
+    let error = read(&needed, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("node `r` (`RandomNormalLike`): not supported"), "{error}");
+}
+
+#[test]
+fn different_sizes_of_one_dimension_are_noted() {
+    let mut net = model(&["n", "3"], vec![], vec![node("y = Relu(x)"), node("w = Relu(z)")]);
+    net.graph.as_mut().unwrap().input.push(info("z", &["n", "m"]));
+    let shaped = |z: [i64; 2]| {
+        let shapes = BTreeMap::from([("x".to_owned(), vec![2, 3]), ("z".to_owned(), z.to_vec())]);
+        read(&net, &Options { shapes, ..Options::default() }).unwrap()
+    };
+    assert_eq!(shaped([2, 4]).notes, Vec::<String>::new());
+    let imported = shaped([5, 4]);
+    assert_eq!(imported.graph.values[1].ty.to_string(), "f32[5,4]");
+    let [note] = &imported.notes[..] else { panic!("{:?}", imported.notes) };
+    assert!(note.starts_with("input `z`: the given shapes have the sizes 2 and 5 for the dimension `n`"), "{note}");
+}
+
+#[test]
 fn a_length_of_sequences_is_for_dimensions_that_are_called_so() {
     let net = model(&["batch", "sequence_length"], vec![], vec![node("y = Relu(x)")]);
     let options = Options { sequence: Some(7), ..Options::default() };
