@@ -178,7 +178,9 @@ impl Runs {
     pub fn reply_times(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
         match reply {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
-            Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
+            Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => {
+                Err(Failure::environment(format!("the model did not run: {why}")))
+            }
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
             Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
                 .with_hint("the time includes loading; raise `run_seconds` in `[limits]` of a `--config`")),

@@ -41,8 +41,8 @@ pub struct TuneSettings {
     pub tuner: Option<TunerName>,
     /// Number of trials per model, over all tasks and thread counts [default: 3000]
     ///
-    /// Trials go to the tasks with the largest expected gain. Trials of the same search that are in the store count;
-    /// records of other campaigns are reused without using up trials.
+    /// Trials go to the tasks with the largest expected gain; several models share the sum. Trials of the same search
+    /// that are in the store count; records of other campaigns are reused without using up trials.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub trials: Option<usize>,
     /// Maximum number of trials per task and thread count

@@ -251,33 +251,39 @@ impl Tuning {
         batch
     }
 
-    /// Returns, for each search, the sum of the best times of all tasks with the same number of threads and the same
-    /// state of the caches. Only relative to it are savings comparable: one thread takes longer than two, but its
-    /// schedules are not more important.
-    fn sums_of_bests(&self) -> Vec<f64> {
+    /// Returns, for each search, what its savings are multiplied by: the sum over models of the search's share of calls
+    /// over the best time of the whole model, with the same number of threads and state of the caches. One thread takes
+    /// longer than two, and one model longer than another, but their schedules are not more important.
+    fn saving_weights(&self) -> Vec<f64> {
         let mut sums = BTreeMap::new();
         for search in &self.searches {
-            *sums.entry(search.conditions()).or_insert(0.0) += search.weighted_best().unwrap_or(0.0);
+            for (model, share) in search.model_shares() {
+                let best = search.weighted_best().unwrap_or(0.0);
+                *sums.entry((model, search.conditions())).or_insert(0.0) += share * best;
+            }
         }
-        self.searches.iter().map(|search| sums[&search.conditions()]).collect()
+        // Before the first result, the sum is zero.
+        let share_over_sum =
+            |search: &Search, (model, share)| share / f64::max(sums[&(model, search.conditions())], f64::MIN_POSITIVE);
+        let searches = self.searches.iter();
+        searches.map(|search| search.model_shares().map(|one| share_over_sum(search, one)).sum()).collect()
     }
 
     fn propose_batch(&mut self) -> Vec<Attempt> {
         let mut waiting: HashSet<usize> = HashSet::new();
-        let sums = self.sums_of_bests();
+        let weights = self.saving_weights();
         while self.left > 0 && self.failure.is_none() {
-            let able = self
-                .searches
-                .iter()
-                .enumerate()
-                .filter(|(place, search)| !waiting.contains(place) && search.stop_reason(&self.tune).is_none());
-            // Before the first trial, the saving is infinite and the sum may be zero.
-            let relative = |(place, search): (usize, &Search)| {
-                (place, search.standing.expected_saving() / sums[place].max(f64::MIN_POSITIVE))
-            };
-            let Some(place) = spending::pick_search(able.map(relative)) else { break };
+            let able = self.searches.iter().enumerate().filter(|(place, search)| {
+                !waiting.contains(place)
+                    && search.stop_reason(&self.tune).is_none()
+                    && search.trials_before_patience(&self.tune) > 0
+            });
+            let weighted =
+                |(place, search): (usize, &Search)| (place, weights[place] * search.standing.expected_saving());
+            let Some(place) = spending::pick_search(able.map(weighted)) else { break };
             let search = &mut self.searches[place];
             let cap = self.tune.trials_per_task.map_or(usize::MAX, |most| most - search.standing.begun);
+            let cap = cap.min(search.trials_before_patience(&self.tune));
             match search.propose_trials(BATCH.min(self.left).min(cap)) {
                 Ok(batch) if batch.is_empty() => drop(waiting.insert(place)),
                 Ok(batch) => {

@@ -81,6 +81,8 @@ pub struct Search {
     problem: Arc<Problem>,
     tuner: Box<dyn Tuner>,
     pub(super) standing: Standing,
+    /// Numbers of calls by model.
+    counts: Vec<(usize, usize)>,
     default_ns: Option<f64>,
     /// Number of trials in flight.
     open: usize,
@@ -114,6 +116,7 @@ impl Search {
             })?,
             problem: Arc::new(problem),
             standing: Standing { weight: weight.max(1) as f64, ..Standing::default() },
+            counts: planned.counts.clone(),
             default,
             default_ns: None,
             open: 0,
@@ -300,6 +303,19 @@ impl Search {
     /// Returns the best time of the search, multiplied by the number of calls of its task.
     pub(super) fn weighted_best(&self) -> Option<f64> {
         Some(self.standing.best_ns()? * self.standing.weight)
+    }
+
+    /// Returns the models that call the task, each with its share of the calls.
+    pub(super) fn model_shares(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.counts.iter().map(|(model, count)| (*model, *count as f64 / self.standing.weight))
+    }
+
+    /// Returns how many trials may be proposed before the search would end if no open trial gained anything.
+    pub(super) fn trials_before_patience(&self, tune: &Tune) -> usize {
+        if tune.patience == 0 || self.standing.hinted.is_some() {
+            return usize::MAX;
+        }
+        tune.patience.saturating_sub(self.standing.trials_since_gain() + self.open)
     }
 
     pub(super) fn stop_reason(&self, tune: &Tune) -> Option<Stop> {
