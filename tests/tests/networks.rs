@@ -2,6 +2,8 @@
 #![allow(missing_docs)]
 
 use datasets::{Choose, NETWORK, Origin, Outcome, Record, ScheduleSource, Source, Store};
+use models::operators::{Compare, Unary};
+use models::{CompareOp, GraphBuilder, Op, TensorType, UnaryOp, ValueId};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -34,6 +36,22 @@ fn models_of_the_zoo_are_correct_on_one_and_all_threads() {
     let resnet = right(&bench, "--modelsource local --modelname resnet-18:hw=64");
     assert_eq!(resnet["tasks"].as_u64(), Some(18), "{resnet}");
     assert!(resnet["constant_bytes"].as_u64() > Some(40 << 20), "{resnet}");
+}
+
+/// Square roots of negative numbers are not equal to themselves.
+#[test]
+fn nan_is_not_equal_to_itself() {
+    use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    const FUNCTIONS: [CompareOp; 6] = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+    let mut builder = GraphBuilder::new("roots");
+    let x = builder.add_input("x", TensorType::f32(&[8, 33])).expect("an input");
+    let root = builder.push(Op::Unary(Unary { function: UnaryOp::Sqrt }), &[x]).expect("a root");
+    let compare = |function| builder.push(Op::Compare(Compare { function }), &[root, root]).expect("a comparison");
+    let results: Vec<ValueId> = FUNCTIONS.into_iter().map(compare).collect();
+    let graph = builder.finish(&results).expect("a graph");
+    let bench = Bench::new();
+    fs::write(bench.path("roots.onnx"), readers::onnx::write_graph(&graph).expect("a file")).expect("it is written");
+    right(&bench, "roots.onnx --threads 1");
 }
 
 #[test]

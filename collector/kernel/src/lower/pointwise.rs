@@ -40,6 +40,19 @@ pub(super) fn lower_pointwise(
         Op::Binary(Binary { function }) => {
             (function.name(), Box::new(|place| apply_binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
         }
+        // TVM takes every number for equal to itself, but NaN is not.
+        Op::Compare(Compare { function }) if writer.reads_one_twice && inputs[0].dtype.is_float() => {
+            let (is_true, is_true_for_nan) = match function {
+                CompareOp::Equal | CompareOp::LessOrEqual | CompareOp::GreaterOrEqual => (1.0, 0.0),
+                CompareOp::NotEqual => (0.0, 1.0),
+                CompareOp::Less | CompareOp::Greater => (0.0, 0.0),
+            };
+            let element = move |place: &[Expression]| {
+                let is_nan = apply_unary(UnaryOp::IsNan, &read(0, place)?, inputs[0].dtype)?;
+                is_nan.select(&constant(DType::Bool, is_true_for_nan)?, &constant(DType::Bool, is_true)?)
+            };
+            (function.name(), Box::new(element))
+        }
         Op::Compare(Compare { function }) => (
             function.name(),
             Box::new(|place| compare_elements(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)),
