@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::scheme::Scheme;
 use models::{Choice, names};
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -222,19 +223,25 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Architecture {
-    /// Loads a shipped configuration by its name, or a `config.json` by the path of the file or its folder.
+    /// Loads a shipped configuration by its name, or a `config.json` by the path of the file or its folder. Both may have
+    /// changed fields, as in `llama-3.1-8b:num_hidden_layers=2`.
     pub fn load_architecture(model: &str) -> Result<Architecture> {
-        let path = Path::new(model);
+        let (base, changes) = match model.rsplit_once(':').filter(|_| !Path::new(model).exists()) {
+            Some(parts) => parts,
+            None => (model, ""),
+        };
+        let path = Path::new(base);
         let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         if file.is_file() {
-            return Architecture::parse_config(&read_text(&file)?, model);
+            return Architecture::parse_config(&change_fields(read_text(&file)?, changes, model)?, model);
         }
-        let own = model.rsplit('/').next().unwrap_or(model);
+        let own = base.rsplit('/').next().unwrap_or(base);
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
         let place = names::find_name(own, spellings)
-            .map_err(|_| Error::Model { model: model.to_owned(), problem: unknown_model(model, own) })?;
+            .map_err(|_| Error::Model { model: model.to_owned(), problem: unknown_model(base, own) })?;
         let ShippedModel { name, aliases, text } = &SHIPPED[place];
-        let architecture = Architecture::parse_config(text, name)?;
+        let named = if changes.is_empty() { (*name).to_owned() } else { format!("{name}:{changes}") };
+        let architecture = Architecture::parse_config(&change_fields((*text).to_owned(), changes, model)?, &named)?;
         let own = names::normalise_name(own);
         let alias = aliases.iter().find(|alias| names::normalise_name(alias) == own);
         Ok(match alias {
@@ -302,6 +309,32 @@ fn unknown_model(model: &str, own: &str) -> String {
     })
 }
 
+/// Changes fields of a configuration by a list such as `num_hidden_layers=2,hidden_size=1024`. A value is a text unless it
+/// is valid JSON.
+fn change_fields(text: String, changes: &str, model: &str) -> Result<String> {
+    if changes.is_empty() {
+        return Ok(text);
+    }
+    let refused = |problem: String| Error::Model { model: model.to_owned(), problem };
+    let mut config: Value =
+        serde_json::from_str(&text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
+    for change in changes.split(',') {
+        let form =
+            || refused(format!("`{change}` does not have the form `field=value`, such as `num_hidden_layers=2`"));
+        let (key, value) = change.split_once('=').ok_or_else(form)?;
+        let is_nested = config.get(key).is_none() && config.get("text_config").is_some_and(Value::is_object);
+        let fields = if is_nested { config.get_mut("text_config") } else { Some(&mut config) };
+        let fields = fields.and_then(Value::as_object_mut);
+        let fields = fields.ok_or_else(|| refused("invalid configuration: it is not a JSON object".to_owned()))?;
+        if !fields.contains_key(key) {
+            let hint = names::name_hint(key, fields.keys().map(String::as_str));
+            return Err(refused(format!("the configuration has no field `{key}`; {hint}")));
+        }
+        fields.insert(key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned())));
+    }
+    Ok(config.to_string())
+}
+
 fn read_text(file: &Path) -> Result<String> {
     let failed = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", file.display()));
     let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
@@ -316,6 +349,19 @@ fn read_text(file: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_of_a_configuration_can_be_changed() {
+        let load = |name: &str| Architecture::load_architecture(name).map_err(|error| error.to_string());
+        let whole = load("llama-3.1-8b").expect("a shipped model");
+        let changed = load("llama-3.1-8b:num_hidden_layers=2,vocab_size=1000").expect("two changes");
+        assert_eq!((changed.layers, changed.vocabulary, changed.hidden), (2, 1000, whole.hidden));
+        assert_eq!(changed.name, "llama-3.1-8b:num_hidden_layers=2,vocab_size=1000");
+        let refusal = load("llama-3.1-8b:num_hidden_layer=2").expect_err("a misspelt field");
+        assert!(refusal.contains("no field `num_hidden_layer`; did you mean `num_hidden_layers`?"), "{refusal}");
+        assert!(load("llama-3.1-8b:num_hidden_layers").is_err_and(|error| error.contains("the form `field=value`")));
+        assert!(load("llama-3.1-8b:num_hidden_layers=0").is_err());
+    }
 
     #[test]
     fn shipped_configurations_are_readable_by_any_spelling() {
