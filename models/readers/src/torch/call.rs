@@ -5,6 +5,12 @@ use models::graph::ValueId;
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
+/// Converts an integer to the number that scalars are computed with; refuses one that would be rounded.
+pub(super) fn exact_float(number: i64) -> Outcome<f64> {
+    let float = number as f64;
+    if float as i64 == number { Ok(float) } else { unsupported(format!("the integer {number}, which is above 2^53")) }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Argument {
     None,
@@ -109,7 +115,7 @@ impl Call<'_, '_> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(None),
             Some(Argument::Float(number)) => Ok(Some(*number)),
-            Some(Argument::Int(number)) => Ok(Some(*number as f64)),
+            Some(Argument::Int(number)) => exact_float(*number).map(Some),
             Some(Argument::Bool(flag)) => Ok(Some(f64::from(u8::from(*flag)))),
             Some(other) => malformed(format!("`{name}` must be a number, is {other:?}")),
         }
@@ -134,7 +140,7 @@ impl Call<'_, '_> {
     pub fn result_dtype(&self) -> Outcome<DType> {
         match self.stated.first() {
             Some(Some(ty)) => Ok(ty.dtype),
-            _ => malformed("the file does not state the type of the result"),
+            _ => malformed("the file does not state the type of the result, or states one that is not supported"),
         }
     }
 

@@ -355,5 +355,6 @@ fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result
     if width % heads == 0 {
         return Ok(());
     }
-    Err(config.malformed_field(field, format!("{heads} heads do not divide the width {width}")))
+    let whole = if field.contains("key_value") { "number of heads" } else { "width" };
+    Err(config.malformed_field(field, format!("{heads} heads do not divide the {whole} {width}")))
 }

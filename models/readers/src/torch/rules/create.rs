@@ -38,7 +38,7 @@ pub(super) fn type_as(call: &mut Call<'_, '_>) -> Outputs {
 fn stated_type(call: &Call<'_, '_>) -> Outcome<TensorType> {
     match call.stated.first() {
         Some(Some(ty)) => Ok(ty.clone()),
-        _ => malformed("the file does not state the type of the result"),
+        _ => malformed("the file does not state the type of the result, or states one that is not supported"),
     }
 }
 

@@ -5,6 +5,7 @@ use super::heap::{Heap, Value, is_tensor, number_of};
 use super::interpreter::Interpreter;
 use super::lists;
 use super::numbers::{as_kind, eval_numbers};
+use crate::torch::call::exact_float;
 use crate::{Outcome, malformed, unsupported};
 use models::types::{DType, TensorType};
 use reference::Tensor;
@@ -111,7 +112,7 @@ fn to_number(interpreter: &mut Interpreter<'_>, name: &str, x: Value) -> Outcome
 
 fn typed_number(value: Value) -> Outcome<(DType, f64)> {
     Ok(match value {
-        Value::Int(number) => (DType::I64, number as f64),
+        Value::Int(number) => (DType::I64, exact_float(number)?),
         Value::Float(number) => (DType::F32, number),
         Value::Bool(flag) => (DType::Bool, f64::from(u8::from(flag))),
         _ => return malformed("a tensor is created from a value that is not a number"),
@@ -126,7 +127,7 @@ fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, requested: Opt
     }
     let requested = match requested {
         Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("creating complex numbers"),
-        Some(Value::Int(code)) => dtypes::dtype_of_code(code),
+        Some(Value::Int(code)) => Some(dtypes::requested_dtype(code)?),
         _ => None,
     };
     let ty = TensorType::new(requested.or(dtype).unwrap_or(DType::F32), &extents);

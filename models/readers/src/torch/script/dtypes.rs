@@ -1,7 +1,7 @@
 //! Element types of results. TorchScript does not state them, so they are derived by PyTorch's promotion rules.
 
 use crate::torch::call::Argument;
-use crate::{Emit, Outcome};
+use crate::{Emit, Outcome, unsupported};
 use models::graph::ValueId;
 use models::types::DType;
 use std::collections::{HashMap, HashSet};
@@ -77,6 +77,15 @@ pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
         29 => DType::U64,
         _ => return None,
     })
+}
+
+/// Returns the type that a program asks for by its code.
+pub(super) fn requested_dtype(code: i64) -> Outcome<DType> {
+    match dtype_of_code(code) {
+        Some(dtype) => Ok(dtype),
+        None if matches!(code, 23..=26 | 44) => unsupported("8-bit floats"),
+        None => unsupported(format!("PyTorch's element type {code}")),
+    }
 }
 
 pub(super) fn code_of_dtype(dtype: DType) -> i64 {

@@ -224,7 +224,7 @@ impl<'a> Tensors<'a> {
         let (mut arguments, mut complex, mut requested) = (HashMap::new(), Vec::new(), None);
         for (formal, value) in &assigned.arguments {
             if let (true, Value::Int(code)) = (matches!(formal.name, "dtype" | "out_dtype"), *value) {
-                requested = dtypes::dtype_of_code(code);
+                requested = Some(dtypes::requested_dtype(code)?);
             }
             if is_tensor(*value) && self.is_complex(*value, heap)? {
                 complex.push(formal.name);

@@ -132,6 +132,11 @@ fn programs_that_cannot_be_followed_name_the_place() {
         module("    if bool(torch.sum(x)):\n      y = x\n    else:\n      y = torch.neg(x)\n    return y"),
         "a Python number whose value depends on input data",
     );
+    check_refused(module("    return torch.to(x, 24)"), "not supported: 8-bit floats");
+    check_refused(
+        module("    return torch.add(x, 9007199254740993)"),
+        "the integer 9007199254740993, which is above 2^53",
+    );
     check_refused(module("    y = z\n    return y"), "function `forward`, line 5: the variable `z` is not defined");
     check_refused(
         module("    ops.prim.RaiseException(\"too small\")\n    return x"),
