@@ -61,6 +61,6 @@ fn replace_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Te
 }
 
 fn input_index(names: &[&str], name: &str) -> Result<usize> {
-    let unknown = || Failure::usage(format!("the model has no input `{name}`; it has {}", names.join(", ")));
+    let unknown = || Failure::usage(format!("the model has no input `{name}`; it has `{}`", names.join("`, `")));
     names.iter().position(|known| *known == name).ok_or_else(unknown)
 }

@@ -80,8 +80,7 @@ impl<'a> Importer<'a> {
     fn list_iteration(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
         let reason = "the loop condition depends on data at run time";
         if !self.options.skip_unsupported {
-            let hint = "`--bind NAME=VALUE` fixes an input that the condition depends on, and `--skip-unsupported` leaves the node out and \
-                        lists the operators of one iteration";
+            let hint = "`--skip-unsupported` leaves the node out and lists the operators of one iteration";
             return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
         }
         let made = self.import_part(body, inputs, prefix)?;

@@ -43,7 +43,7 @@ impl ModelEntry {
         };
         let is_onnx = [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == self.source);
         if !is_onnx && !self.values.is_empty() {
-            let allowed = format!("it applies only to ONNX files, and `{}` is from `{}`", self.name, self.source);
+            let allowed = format!("`--bind` applies only to ONNX files, and `{}` is from `{}`", self.name, self.source);
             return Err(ConfigError::OutOfRange { field: "values", found: format_setting(&self.values), allowed });
         }
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
