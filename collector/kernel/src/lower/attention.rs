@@ -1,7 +1,7 @@
 //! Lowers attention as one task, and rotary position embeddings. Scores, maxima, exponentials, sums and weighted values
 //! are separate blocks, so that a schedule can compute them for one head, or one query, at a time.
 
-use super::pointwise::{apply_unary, broadcast_read, convert, drop_tiny_weight, wide_type};
+use super::pointwise::{apply_unary, broadcast_read, convert, drop_tiny_weight, read_wide, wide_type};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
@@ -100,12 +100,10 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         mask => mask.cloned(),
     };
     let products = writer.add_block(&output.block_name("attention_products"), Part::Helper, (dtype, &all), |i| {
-        let left = queries.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
-        let left = convert(left, queries.dtype, dtype)?;
+        let left = read_wide(&queries, &[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let (place, part) = (i[3].clone(), width.variable.clone());
         let at = if is_turned { [part, place] } else { [place, part] };
-        let right = keys.element_at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
-        let right = convert(right, keys.dtype, dtype)?;
+        let right = read_wide(&keys, &[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
         reduce_axes(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
     let scores = writer.add_block(&output.block_name("attention_scores"), Part::Helper, (dtype, &all), |i| {
@@ -146,9 +144,9 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     let place = loop_axis("t", &places, true)?;
     let results = (dtype, &output.extents[..]);
     let weighted = writer.add_block(&output.block_name("attention_values"), Part::Anchor, results, |i| {
-        let value = v.element_at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
+        let value = read_wide(v, &[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
         let weight = weights.element_at(&at(i, &place.variable))?;
-        reduce_axes(Reduction::Sum, dtype, &weight.mul(&convert(value, v.dtype, dtype)?)?, std::slice::from_ref(&place))
+        reduce_axes(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
     })?;
     writer.add_block(&output.block_name("attention"), Part::Epilogue, output.element_type(), |i| {
         let sum = sum.element_at(&i[..3])?;
@@ -177,8 +175,7 @@ fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Exten
     let places = writer.known_extent(&keys.extents[2])?;
     let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];
     writer.add_block(name, Part::Helper, (dtype, &extents), |i| {
-        let key = keys.element_at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
-        let key = convert(key, keys.dtype, dtype)?;
+        let key = read_wide(keys, &[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
         if stored.is_always(places) {
             return Ok(key);
         }

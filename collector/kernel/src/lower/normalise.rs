@@ -1,9 +1,9 @@
 //! Lowers normalisations: helper blocks that reduce rows, then one block that scales every element. Half precision is
 //! computed in 32 bits, because its sums would lose small terms.
 
-use super::pointwise::{apply_unary, axis_of, convert, drop_tiny_weight, wide_type};
+use super::pointwise::{apply_unary, axis_of, convert, drop_tiny_weight, read_wide, wide_type};
 use super::reduce::ReducedRows;
-use super::{Element, Indices, Output, Part, Result, Writer};
+use super::{Indices, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
@@ -37,11 +37,6 @@ pub(super) fn lower_normalise(
         _ => return Ok(None),
     }
     .map(Some)
-}
-
-/// Reads an element in the type of sums.
-fn read_wide(tensor: &Tensor, at: &[Expression]) -> Element {
-    convert(tensor.element_at(at)?, tensor.dtype, wide_type(tensor.dtype))
 }
 
 fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {

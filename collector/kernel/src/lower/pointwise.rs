@@ -131,6 +131,11 @@ pub(super) fn convert(x: Expression, from: DType, to: DType) -> Element {
     if from == to { Ok(x) } else { x.cast(to) }
 }
 
+/// Reads an element in the type of sums.
+pub(super) fn read_wide(tensor: &Tensor, at: &[Expression]) -> Element {
+    convert(tensor.element_at(at)?, tensor.dtype, wide_type(tensor.dtype))
+}
+
 /// Clamps a constant to the range of its type: a bound outside of it has no effect and cannot be represented.
 fn saturate_constant(dtype: DType, number: f64) -> f64 {
     if dtype.is_float() {

@@ -145,17 +145,15 @@ impl<'a> Importer<'a> {
                 // Dimensions without a name are independent of each other.
                 if let Dim::Symbol(name) = dim
                     && !name.is_empty()
+                    && let Some(earlier) = symbols.insert(name.clone(), extent)
+                    && earlier != extent
                 {
-                    if let Some(earlier) = symbols.insert(name.clone(), extent)
-                        && earlier != extent
-                    {
-                        self.notes.push(format!(
-                            "input `{}`: the given shapes have the sizes {earlier} and {extent} for the dimension \
-                             `{}`, which the file calls one; inputs without a given shape take {extent}",
-                            escape_name(&info.name),
-                            escape_name(name)
-                        ));
-                    }
+                    self.notes.push(format!(
+                        "input `{}`: the given shapes have the sizes {earlier} and {extent} for the dimension `{}`, which \
+                         the file calls one; inputs without a given shape take {extent}",
+                        escape_name(&info.name),
+                        escape_name(name)
+                    ));
                 }
             }
         }
