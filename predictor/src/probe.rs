@@ -62,7 +62,7 @@ pub struct RaceResult {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ratio {
     pub median: f64,
-    /// 95 % confidence interval of the ratio; None for fewer than six rounds.
+    /// 95 % confidence interval of the ratio over visits (fresh processes); None for too few visits.
     pub interval: Option<(f64, f64)>,
 }
 

@@ -11,7 +11,9 @@ pub struct RaceRun {
     /// Choice of schedules and threads that `oppredict cotune --choice` wrote
     #[arg(value_name = "FILE")]
     pub choice: PathBuf,
-    /// Number of rounds; an interval needs at least 6
+    /// Number of rounds
+    ///
+    /// Rounds are divided into 5 visits, which are fresh processes; the interval is over these.
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     #[command(flatten)]

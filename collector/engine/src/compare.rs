@@ -18,7 +18,7 @@ use serde::Serialize;
 const ROUND_NS: u64 = 100_000_000;
 
 /// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.
-const VISITS: u32 = 5;
+pub(crate) const VISITS: u32 = 5;
 /// Largest number of passes if the ratios of different visits (fresh processes) disagree.
 const MAX_PASSES: u32 = 3;
 /// Half-width of a ratio's confidence interval, on a logarithmic scale, above which another pass is run.
@@ -248,7 +248,7 @@ fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
 }
 
 /// Returns the median of the visits' ratios, with an interval for a repeated comparison with as many visits.
-fn over_visits(ratios: &[f64]) -> Option<Ratio> {
+pub(crate) fn over_visits(ratios: &[f64]) -> Option<Ratio> {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = if sorted.is_empty() { return None } else { median_of_sorted(&sorted) };

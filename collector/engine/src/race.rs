@@ -1,6 +1,7 @@
 //! Compares concurrent with sequential execution of a few operators with given schedules, in interleaved rounds.
 
 use crate::campaign::config::Limits;
+use crate::compare::{VISITS, over_visits};
 use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
@@ -94,10 +95,12 @@ pub struct RaceReport {
     /// Median total time of the operators in sequence, in nanoseconds.
     #[serde(rename = "in_turns_ns")]
     pub sequential_ns: f64,
-    /// Concurrent time divided by sequential time, compared within rounds.
+    /// Concurrent time divided by sequential time, compared within rounds; the interval is over visits.
     pub ratio: Option<Ratio>,
     /// Number of interleaved rounds.
     pub rounds: usize,
+    /// Number of visits (fresh processes), among which the rounds are divided.
+    pub visits: usize,
     /// Total number of cores.
     pub threads: usize,
     /// Class of the host.
@@ -114,22 +117,33 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     let target = machine::resolve_target(HOST, &mut workers)?;
     machine::collect_versions(&target, Versions::new(), &mut workers)?;
     let (codes, flops) = build_operators(&choice, &target, &mut workers)?;
-    let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
-    let job = TogetherJob::Race(RaceJob { ways: variant_lanes(&choice, codes, &cpus), seed: 0, rule });
-    let deadline = job.time_limit(flops, Duration::from_secs_f64(Limits::default().run_seconds));
+    let ways = variant_lanes(&choice, codes, &cpus);
     let _exclusive = machine::lock_cpus(wait_seconds, observer)?;
-    let courses = run_lanes(job, deadline, &mut workers)?;
-    let [together, alone] = courses.as_slice() else {
-        return Err(Failure::environment("the operators did not run both concurrently and sequentially"));
-    };
+    let (visits, mut times) = (VISITS.min(rounds), [Vec::new(), Vec::new()]);
+    let mut ratios = Vec::new();
+    for visit in 0..visits {
+        let rounds = rounds * (visit + 1) / visits - rounds * visit / visits;
+        let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
+        let job = TogetherJob::Race(RaceJob { ways: ways.clone(), seed: 0, rule });
+        let deadline = job.time_limit(flops, Duration::from_secs_f64(Limits::default().run_seconds));
+        let courses = run_lanes(job, deadline, &mut machine::create_workers(&Limits::default())?)?;
+        let [together, alone] = courses.as_slice() else {
+            return Err(Failure::environment("the operators did not run both concurrently and sequentially"));
+        };
+        ratios.extend(together.ratio_to(alone).map(|ratio| ratio.median));
+        times[0].extend(&together.rounds_ns);
+        times[1].extend(&alone.rounds_ns);
+    }
+    let [together, alone] = times.map(|rounds_ns| RoundTimes { rounds_ns });
     let (Some(together_ns), Some(sequential_ns)) = (together.median_ns(), alone.median_ns()) else {
         return Err(Failure::environment("the time limit ended the first round"));
     };
     Ok(RaceReport {
         together_ns,
         sequential_ns,
-        ratio: together.ratio_to(alone),
+        ratio: over_visits(&ratios),
         rounds: together.rounds_ns.len(),
+        visits: ratios.len(),
         threads: choice.threads,
         host_class: Facts::read_facts().host_class(),
     })
@@ -240,8 +254,8 @@ impl RaceReport {
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
             format!(
-                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds",
-                ratio.median, self.rounds
+                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds of {} visits",
+                ratio.median, self.rounds, self.visits
             )
         });
         format!("{}{ratio}", table.format_for(paper))
