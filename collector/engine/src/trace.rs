@@ -286,7 +286,7 @@ pub struct TraceInput {
     pub offset_ns: i64,
 }
 
-/// Callback that receives what the reader found in each trace.
+/// Callback that receives each trace before it is written.
 pub type TraceSink<'a> = &'a mut dyn FnMut(&Trace);
 
 /// Converts a trace to the format implied by the output file's name.
