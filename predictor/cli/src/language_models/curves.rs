@@ -16,7 +16,7 @@ pub fn print_knees(question: &ServerQuestion, over: &[&str], predictor: Option<&
     let times = kernel_times(predictor)?;
     let curves =
         over.iter().map(|name| ServerCurve::compute_curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
-    print_text(as_json, &format_heading(question))?;
+    print_text(as_json, &format_heading(question, over))?;
     for curve in &curves {
         print_text(as_json, &describe_curve(curve))?;
     }

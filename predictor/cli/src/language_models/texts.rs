@@ -13,25 +13,31 @@ use serving::server::{Predicted, ServerAnswer, ServerSource, shipped_overheads};
 
 const NS: f64 = 1e9;
 
-/// Describes a model, its GPUs and its load in one line.
-pub fn format_heading(question: &ServerQuestion) -> String {
+/// Describes a model, its GPUs and its load. `over` lists the sizes of curves; a single one has no fixed value.
+pub fn format_heading(question: &ServerQuestion, over: &[&str]) -> String {
     let ServerQuestion { deployment, load } = question;
     let (devices, name) = (deployment.device_count(), &deployment.device.name);
     let on = if devices == 1 { name.clone() } else { format!("{devices} × {name}") };
+    let mut sizes = Vec::new();
+    if *over != ["batch"] {
+        sizes.push(format_count(load.concurrency, "concurrent request"));
+    }
+    if *over != ["context"] {
+        sizes.push(format!("prompts of {}", format_count(load.input_tokens, "token")));
+    }
     format!(
-        "{} in {} (cache {}) on {on} with {},\n{}, prompts of {} and outputs of {}",
+        "{} in {} (cache {}) on {on} with {},\n{} and outputs of {}",
         deployment.model.name,
         deployment.formats.weights.name(),
         deployment.formats.cache.name(),
         deployment.framework.name(),
-        format_count(load.concurrency, "concurrent request"),
-        format_count(load.input_tokens, "token"),
+        sizes.join(", "),
         format_count(load.output_tokens, "token")
     )
 }
 
 pub fn format_answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
-    let mut parts = vec![format_heading(question), format_totals(answer)];
+    let mut parts = vec![format_heading(question, &[]), format_totals(answer)];
     let [first_token, per_token] = answer.kernel_seconds.map(|seconds| format_duration(NS * seconds));
     parts.push(format!(
         "kernel times only, including prompts of other requests and, for the first token,\none decoding step: \
