@@ -45,9 +45,16 @@ fn nan_is_not_equal_to_itself() {
     const FUNCTIONS: [CompareOp; 6] = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
     let mut builder = GraphBuilder::new("roots");
     let x = builder.add_input("x", TensorType::f32(&[8, 33])).expect("an input");
-    let root = builder.push(Op::Unary(Unary { function: UnaryOp::Sqrt }), &[x]).expect("a root");
-    let compare = |function| builder.push(Op::Compare(Compare { function }), &[root, root]).expect("a comparison");
-    let results: Vec<ValueId> = FUNCTIONS.into_iter().map(compare).collect();
+    let unary = |builder: &mut GraphBuilder, function, x| {
+        builder.push(Op::Unary(Unary { function }), &[x]).expect("a function")
+    };
+    // Of numbers and their negatives, some have no root.
+    let negative = unary(&mut builder, UnaryOp::Neg, x);
+    let roots = [x, negative].map(|x| unary(&mut builder, UnaryOp::Sqrt, x));
+    let mut compare =
+        |root, function| builder.push(Op::Compare(Compare { function }), &[root, root]).expect("a comparison");
+    let results: Vec<ValueId> =
+        roots.into_iter().flat_map(|root| FUNCTIONS.map(|function| compare(root, function))).collect();
     let graph = builder.finish(&results).expect("a graph");
     let bench = Bench::new();
     fs::write(bench.path("roots.onnx"), readers::onnx::write_graph(&graph).expect("a file")).expect("it is written");
