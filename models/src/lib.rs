@@ -10,6 +10,7 @@ pub mod builder;
 pub mod check;
 pub mod choice;
 pub mod compose;
+pub mod configuration;
 pub mod contents;
 pub mod dot;
 pub mod einsum;

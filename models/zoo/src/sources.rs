@@ -17,8 +17,7 @@ pub fn source_of(name: &str) -> Option<&'static str> {
     });
     let base = name.split_once(':').map_or(name, |(base, _)| base);
     let is_simple = || name.contains(':') && simple::list_forms().iter().any(|form| form.name == base.trim());
-    let is_transformer =
-        || transformers::is_known(base) || transformers::is_folder(transformers::split_changes(name).0);
+    let is_transformer = || transformers::is_known(base) || models::configuration::is_folder(name);
     match of_file {
         Some(format) => Some(format),
         None if find_entry(base).is_ok() => Some("local"),

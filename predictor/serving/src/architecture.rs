@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::scheme::Scheme;
+use models::configuration::{CONFIG_FILE, parse_changes, split_changes};
 use models::{Choice, names};
 use serde::Serialize;
 use serde_json::Value;
@@ -226,12 +227,9 @@ impl Architecture {
     /// Loads a shipped configuration by its name, or a `config.json` by the path of the file or its folder. Both may have
     /// changed fields, as in `llama-3.1-8b:num_hidden_layers=2`.
     pub fn load_architecture(model: &str) -> Result<Architecture> {
-        let (base, changes) = match model.rsplit_once(':').filter(|_| !Path::new(model).exists()) {
-            Some(parts) => parts,
-            None => (model, ""),
-        };
+        let (base, changes) = split_changes(model);
         let path = Path::new(base);
-        let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+        let file = if path.is_dir() { path.join(CONFIG_FILE) } else { path.to_owned() };
         if file.is_file() {
             return Architecture::parse_config(&change_fields(read_text(&file)?, changes, model)?, model);
         }
@@ -309,19 +307,15 @@ fn unknown_model(model: &str, own: &str) -> String {
     })
 }
 
-/// Changes fields of a configuration by a list such as `num_hidden_layers=2,hidden_size=1024`. A value is a text unless it
-/// is valid JSON.
+/// Changes fields that a configuration states, at the top or in its `text_config`.
 fn change_fields(text: String, changes: &str, model: &str) -> Result<String> {
     if changes.is_empty() {
         return Ok(text);
     }
-    let refused = |problem: String| Error::Model { model: model.to_owned(), problem };
+    let refused = |problem| Error::Model { model: model.to_owned(), problem };
     let mut config: Value =
         serde_json::from_str(&text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
-    for change in changes.split(',') {
-        let form =
-            || refused(format!("`{change}` does not have the form `field=value`, such as `num_hidden_layers=2`"));
-        let (key, value) = change.split_once('=').ok_or_else(form)?;
+    for (key, value) in parse_changes(changes).map_err(refused)? {
         let is_nested = config.get(key).is_none() && config.get("text_config").is_some_and(Value::is_object);
         let fields = if is_nested { config.get_mut("text_config") } else { Some(&mut config) };
         let fields = fields.and_then(Value::as_object_mut);
@@ -330,7 +324,7 @@ fn change_fields(text: String, changes: &str, model: &str) -> Result<String> {
             let hint = names::name_hint(key, fields.keys().map(String::as_str));
             return Err(refused(format!("the configuration has no field `{key}`; {hint}")));
         }
-        fields.insert(key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned())));
+        fields.insert(key.to_owned(), value);
     }
     Ok(config.to_string())
 }
@@ -361,6 +355,8 @@ mod tests {
         assert!(refusal.contains("no field `num_hidden_layer`; did you mean `num_hidden_layers`?"), "{refusal}");
         assert!(load("llama-3.1-8b:num_hidden_layers").is_err_and(|error| error.contains("the form `field=value`")));
         assert!(load("llama-3.1-8b:num_hidden_layers=0").is_err());
+        let twice = load("llama-3.1-8b:num_hidden_layers=1,num_hidden_layers=2").expect_err("two values");
+        assert!(twice.contains("`num_hidden_layers` is given twice"), "{twice}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::net::{Bias, Net};
 use super::rotary::Rotary;
-use super::{check_divides, read_activation};
+use super::{check_divides, check_key_heads, read_activation};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::Attention;
@@ -164,7 +164,7 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
     let (width, heads) = (config.required_size("hidden_size")?, config.required_count("num_attention_heads")?);
     check_divides(config, "num_attention_heads", heads, width)?;
     let kept = config.count_or("num_key_value_heads", heads)?;
-    check_divides(config, "num_key_value_heads", kept, heads)?;
+    check_key_heads(config, kept, heads)?;
     let (inner, head_width) = (config.required_size("intermediate_size")?, width / heads);
     if config.flag_or("qk_layernorm", false)? {
         return Err(config.unsupported_field("qk_layernorm", "normalised queries and keys"));

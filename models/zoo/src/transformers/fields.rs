@@ -33,11 +33,9 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field to a value, which is a text unless it is valid JSON. Returns false if the field was set before.
-    pub fn set_field(&mut self, key: &str, value: &str) -> bool {
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    pub fn set_field(&mut self, key: &str, value: Value) {
         self.map.insert(key.to_owned(), value);
-        self.given.insert(key.to_owned())
+        self.given.insert(key.to_owned());
     }
 
     /// Fails if a field was set but never read; to be called after the model was built.

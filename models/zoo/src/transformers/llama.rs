@@ -4,7 +4,7 @@ use super::decoder::output_layer;
 use super::fields::Fields;
 use super::net::{Bias, Net};
 use super::rotary::Rotary;
-use super::{check_divides, read_activation};
+use super::{check_divides, check_key_heads, read_activation};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Attention, Op, RmsNorm, UnaryOp};
@@ -84,7 +84,7 @@ impl LlamaShape {
             }
         };
         let kept = config.count_or("num_key_value_heads", heads)?;
-        check_divides(config, "num_key_value_heads", kept, heads)?;
+        check_key_heads(config, kept, heads)?;
         let bias = config.flag_or("attention_bias", false)?;
         let activation_default = if habits.is_gemma { "gelu_pytorch_tanh" } else { "silu" };
         let window = if habits.has_window { config.optional_size("sliding_window")? } else { None };

@@ -17,6 +17,7 @@ mod vision;
 mod weights;
 
 use fields::Fields;
+use models::configuration::{CONFIG_FILE, is_folder, parse_changes, split_changes};
 use models::error::{Error, Result};
 use models::graph::{Graph, ValueId};
 use models::names;
@@ -27,8 +28,6 @@ use std::path::Path;
 use weights::Weights;
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// File of a folder that describes its model.
-const CONFIG_FILE: &str = "config.json";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -209,7 +208,7 @@ pub fn parse_label(label: &str) -> Option<(&str, Phase, i64)> {
 /// configuration written in place (`model_type:key=value,…`).
 pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
     let (base, changes) = split_changes(name);
-    let folder = is_folder(base).then(|| Path::new(base));
+    let folder = is_folder(name).then(|| Path::new(base));
     let mut label = name.to_owned();
     let mut fields = if let Some(folder) = folder {
         let config = folder.join(CONFIG_FILE);
@@ -225,28 +224,11 @@ pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
             },
         }
     };
-    for change in changes.split(',').filter(|change| !change.is_empty()) {
-        let Some((key, value)) = change.split_once('=') else {
-            let reason = format!("`{change}` does not have the form `field=value`, such as `num_hidden_layers=2`");
-            return Err(Error::Model { model: name.to_owned(), reason });
-        };
-        if !fields.set_field(key, value) {
-            let reason = format!("`{key}` is given twice");
-            return Err(Error::Model { model: name.to_owned(), reason });
-        }
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    for (key, value) in parse_changes(changes).map_err(refused)? {
+        fields.set_field(key, value);
     }
     build_from_fields(&label, &fields, folder, options)
-}
-
-/// Splits a name such as `llama-7b:num_hidden_layers=2` into the configuration's name and its changes. A folder's name
-/// may contain colons.
-pub fn split_changes(name: &str) -> (&str, &str) {
-    if is_folder(name) { (name, "") } else { name.rsplit_once(':').unwrap_or((name, "")) }
-}
-
-/// Returns whether a name is a folder with a configuration.
-pub fn is_folder(name: &str) -> bool {
-    Path::new(name).join(CONFIG_FILE).is_file()
 }
 
 pub const STEPS_MAX: i64 = 1024;
@@ -355,6 +337,12 @@ fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result
     if width % heads == 0 {
         return Ok(());
     }
-    let whole = if field.contains("key_value") { "number of heads" } else { "width" };
-    Err(config.malformed_field(field, format!("{heads} heads do not divide the {whole} {width}")))
+    Err(config.malformed_field(field, format!("{heads} heads do not divide the width {width}")))
+}
+
+fn check_key_heads(config: &Fields, kept: i64, heads: i64) -> Result<()> {
+    if heads % kept == 0 {
+        return Ok(());
+    }
+    Err(config.malformed_field("num_key_value_heads", format!("{kept} key heads do not divide {heads} query heads")))
 }

@@ -129,11 +129,8 @@ pub fn run(predict: &Predict) -> Result<u8> {
     predict.op.extend(operators);
     predict.model.extend(models);
     // A folder is the same question as the configuration in it, unless only the zoo can read that.
-    let has_configuration = |name: &str| Path::new(name).join("config.json").is_file();
-    let is_folder = |name: &String| {
-        has_configuration(name) || name.rsplit_once(':').is_some_and(|(folder, _)| has_configuration(folder))
-    };
-    let has_no_source = |name: &String| !is_sourced && (!queries::is_network(name) || is_folder(name));
+    let has_no_source =
+        |name: &String| !is_sourced && (!queries::is_network(name) || models::configuration::is_folder(name));
     // A file of another format is read as a configuration, because its error is more specific than that of the zoo.
     for name in predict.model.iter().filter(|name| has_no_source(name) && Path::new(name).is_file()) {
         Architecture::load_architecture(name)?;
