@@ -141,8 +141,6 @@ pub(crate) struct Writer {
     /// Symbolic sizes, by name, whose values are known only at run time.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
-    /// Whether both inputs of the operator are the same tensor.
-    reads_one_twice: bool,
     /// Kernel extents of a convolution, because a weight stored as a matrix does not contain them.
     kernel: Vec<i64>,
     /// Padded extents for which later steps are computed, until the result is cut or restored to the task's order.
@@ -252,7 +250,6 @@ fn write_task(task: &Task, form: Form) -> Result<Lowered> {
         is_device,
         symbols: HashMap::new(),
         operator: anchor,
-        reads_one_twice: false,
         kernel,
         padded: None,
         columns,
@@ -289,7 +286,6 @@ fn write_task(task: &Task, form: Form) -> Result<Lowered> {
             })
             .collect();
         writer.operator = step.op.name();
-        writer.reads_one_twice = matches!(&step.inputs[..], [one, other] if one == other);
         outputs.push(lower_step(&mut writer, place, step, &inputs)?);
     }
     let mut output = outputs.pop().expect("a task has at least one step");

@@ -40,23 +40,14 @@ pub(super) fn lower_pointwise(
         Op::Binary(Binary { function }) => {
             (function.name(), Box::new(|place| apply_binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
         }
-        // TVM takes every number for equal to itself, but NaN is not.
-        Op::Compare(Compare { function }) if writer.reads_one_twice && inputs[0].dtype.is_float() => {
-            let (is_true, is_true_for_nan) = match function {
-                CompareOp::Equal | CompareOp::LessOrEqual | CompareOp::GreaterOrEqual => (1.0, 0.0),
-                CompareOp::NotEqual => (0.0, 1.0),
-                CompareOp::Less | CompareOp::Greater => (0.0, 0.0),
-            };
-            let element = move |place: &[Expression]| {
-                let is_nan = apply_unary(UnaryOp::IsNan, &read(0, place)?, inputs[0].dtype)?;
-                is_nan.select(&constant(DType::Bool, is_true_for_nan)?, &constant(DType::Bool, is_true)?)
+        Op::Compare(Compare { function }) => {
+            let compares_itself = inputs[0].dtype.is_float() && inputs[0].is_same(&inputs[1])?;
+            let element = move |place: &[Expression]| match compares_itself {
+                true => compare_with_itself(*function, &read(0, place)?, inputs[0].dtype),
+                false => compare_elements(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype),
             };
             (function.name(), Box::new(element))
         }
-        Op::Compare(Compare { function }) => (
-            function.name(),
-            Box::new(|place| compare_elements(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)),
-        ),
         Op::Where(_) => ("where", Box::new(|place| read(0, place)?.select(&read(1, place)?, &read(2, place)?))),
         Op::PRelu(_) => (
             "p_relu",
@@ -355,4 +346,15 @@ fn compare_elements(function: CompareOp, left: &Expression, right: &Expression, 
         CompareOp::Greater => left.greater(right),
         CompareOp::GreaterOrEqual => left.at_least(right),
     }
+}
+
+/// Compares a number with itself, which TVM takes for equal although NaN is not.
+fn compare_with_itself(function: CompareOp, x: &Expression, dtype: DType) -> Element {
+    let (otherwise, for_nan) = match function {
+        CompareOp::Equal | CompareOp::LessOrEqual | CompareOp::GreaterOrEqual => (1.0, 0.0),
+        CompareOp::NotEqual => (0.0, 1.0),
+        CompareOp::Less | CompareOp::Greater => (0.0, 0.0),
+    };
+    let is_nan = apply_unary(UnaryOp::IsNan, x, dtype)?;
+    is_nan.select(&constant(DType::Bool, for_nan)?, &constant(DType::Bool, otherwise)?)
 }

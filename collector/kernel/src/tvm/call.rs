@@ -4,6 +4,7 @@ use super::names::{ALL, Name};
 use models::DType;
 use std::cell::RefCell;
 use std::fmt;
+use tvm_ffi::object::ObjectRef;
 use tvm_ffi::{
     Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString, TypeIndex,
 };
@@ -102,8 +103,14 @@ impl Value {
         self.convert_to::<TvmString>("text").map(|text| text.as_str().to_owned())
     }
 
+    /// Returns whether both are the same object of TVM.
+    pub(in crate::tvm) fn is_same(&self, other: &Value) -> Result<bool, TvmError> {
+        let (one, other): (ObjectRef, ObjectRef) = (self.convert_to("object")?, other.convert_to("object")?);
+        Ok(std::ptr::eq(&**ObjectRefCore::data(&one), &**ObjectRefCore::data(&other)))
+    }
+
     pub(in crate::tvm) fn field(&self, name: &str) -> Result<Value, TvmError> {
-        let object: tvm_ffi::object::ObjectRef = self.convert_to("object")?;
+        let object: ObjectRef = self.convert_to("object")?;
         let getter =
             FieldGetter::new(self.0.type_index(), name).map_err(|error| TvmError::new(name, error.message()))?;
         getter.get_any(&**ObjectRefCore::data(&object)).map(Value).map_err(|error| TvmError::new(name, error.message()))

@@ -233,6 +233,10 @@ impl Tensor {
         let indices: Vec<Value> = indices.iter().map(|index| index.0.clone()).collect();
         call!(names::TENSOR_LOAD, &self.value, indices).map(Expression)
     }
+
+    pub fn is_same(&self, other: &Tensor) -> Result<bool> {
+        self.value.is_same(&other.value)
+    }
 }
 
 /// Builds a reduction over `axes`, which must be the whole expression of an element.

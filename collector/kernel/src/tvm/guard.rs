@@ -3,8 +3,7 @@
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, call_operator, index_constant};
 use super::{device_function, names};
-use tvm_ffi::object::ObjectRef;
-use tvm_ffi::{Any, AnyView, Error, Function, ObjectRefCore};
+use tvm_ffi::{Any, AnyView, Error, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -35,7 +34,7 @@ pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
 fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     let variable = statement.field("loop_var")?;
     for guard in guards {
-        if is_same(&variable, &guard.statement.field("loop_var")?)? {
+        if variable.is_same(&guard.statement.field("loop_var")?)? {
             return match &guard.change {
                 Change::OnlyIf(condition) => {
                     call!(names::IF_STATEMENT, &condition.0, statement, Value::none(), Value::none())
@@ -89,7 +88,7 @@ fn realize_inside(statement: &Value) -> Result<(Vec<Value>, Value)> {
 fn first_operand(block: &Value) -> Result<Value> {
     let sum = block.field("writes")?.items()?.swap_remove(0).field("source")?;
     for read in block.field("reads")?.items()? {
-        if !is_same(&read.field("source")?, &sum)? {
+        if !read.field("source")?.is_same(&sum)? {
             return Ok(read);
         }
     }
@@ -110,7 +109,7 @@ fn replace_variables(root: &Value, pairs: &[(Value, Value)]) -> Result<Value> {
     let pairs = pairs.to_vec();
     map_nodes(root, like, move |variable| {
         for (replaced, by) in &pairs {
-            if is_same(&variable, replaced)? {
+            if variable.is_same(replaced)? {
                 return Ok(by.clone());
             }
         }
@@ -128,9 +127,4 @@ fn map_nodes(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value>
     });
     let changes = vec![Value::array([Value::from(like.0.type_index()), Value(Any::from(change))])];
     call!(names::STRUCTURAL_MAP, root, changes, Value::array([]), CHILDREN_FIRST)
-}
-
-fn is_same(one: &Value, other: &Value) -> Result<bool> {
-    let (one, other): (ObjectRef, ObjectRef) = (one.convert_to("object")?, other.convert_to("object")?);
-    Ok(std::ptr::eq(&**ObjectRefCore::data(&one), &**ObjectRefCore::data(&other)))
 }
