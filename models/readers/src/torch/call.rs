@@ -138,8 +138,12 @@ impl Call<'_, '_> {
     }
 
     pub fn result_dtype(&self) -> Outcome<DType> {
+        Ok(self.result_type()?.dtype)
+    }
+
+    pub fn result_type(&self) -> Outcome<TensorType> {
         match self.stated.first() {
-            Some(Some(ty)) => Ok(ty.dtype),
+            Some(Some(ty)) => Ok(ty.clone()),
             _ => malformed("the file does not state the type of the result, or states one that is not supported"),
         }
     }

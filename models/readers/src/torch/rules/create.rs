@@ -35,15 +35,8 @@ pub(super) fn type_as(call: &mut Call<'_, '_>) -> Outputs {
     convert_tensor(call)
 }
 
-fn stated_type(call: &Call<'_, '_>) -> Outcome<TensorType> {
-    match call.stated.first() {
-        Some(Some(ty)) => Ok(ty.clone()),
-        _ => malformed("the file does not state the type of the result, or states one that is not supported"),
-    }
-}
-
 fn fill_result(call: &mut Call<'_, '_>, number: f64) -> Outputs {
-    let ty = stated_type(call)?;
+    let ty = call.result_type()?;
     // A size argument follows from the given input shapes; the stated type has the shapes at export.
     let extents = match call.arguments.contains_key("size") {
         true => call.int_list("size")?,
@@ -69,7 +62,7 @@ pub(super) fn full(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn scalar_tensor(call: &mut Call<'_, '_>) -> Outputs {
-    let (dtype, number) = (stated_type(call)?.dtype, call.float_argument("s", 0.0)?);
+    let (dtype, number) = (call.result_dtype()?, call.float_argument("s", 0.0)?);
     own_output(call.emit.add_scalar(dtype, number)?)
 }
 
@@ -104,7 +97,7 @@ pub(super) fn shape_as_tensor(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated_type(call)?.dtype;
+    let dtype = call.result_dtype()?;
     let (start, end) = (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?);
     let step = call.float_argument("step", 1.0)?;
     let count = ((end - start) / step).ceil();
@@ -128,7 +121,7 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated_type(call)?.dtype;
+    let dtype = call.result_dtype()?;
     let (start, end, steps) =
         (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?, call.int_argument("steps", 0)?);
     if !(1..=MAX_SMALL as i64).contains(&steps) {
@@ -144,7 +137,7 @@ pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn cosine_window(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated_type(call)?.dtype;
+    let dtype = call.result_dtype()?;
     let (length, is_periodic) = (call.int_argument("window_length", 0)?, call.flag_argument("periodic", true)?);
     let coefficients = match call.operator {
         "hann_window" => [0.5, 0.5, 0.0],
