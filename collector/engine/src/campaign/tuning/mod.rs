@@ -251,9 +251,9 @@ impl Tuning {
         batch
     }
 
-    /// Returns, for each search, what its savings are multiplied by: the sum over models of the search's share of calls
-    /// over the best time of the whole model, with the same number of threads and state of the caches. One thread takes
-    /// longer than two, and one model longer than another, but their schedules are not more important.
+    /// Returns a factor for each search that makes savings comparable: it divides them by the time of the model that calls
+    /// the task, with the same number of threads and state of the caches. If several models call the task, their shares
+    /// of the calls are added.
     fn saving_weights(&self) -> Vec<f64> {
         let mut sums = BTreeMap::new();
         for search in &self.searches {
