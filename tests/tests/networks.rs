@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use datasets::{Choose, NETWORK, Origin, Outcome, Record, ScheduleSource, Source, Store};
-use models::operators::{Compare, Unary};
-use models::{CompareOp, GraphBuilder, Op, TensorType, UnaryOp, ValueId};
+use models::operators::{Compare, Reduce, Unary};
+use models::{CompareOp, GraphBuilder, Op, ReduceOp, TensorType, UnaryOp, ValueId};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -59,6 +59,26 @@ fn nan_is_not_equal_to_itself() {
     let bench = Bench::new();
     fs::write(bench.path("roots.onnx"), readers::onnx::write_graph(&graph).expect("a file")).expect("it is written");
     right(&bench, "roots.onnx --threads 1");
+}
+
+/// The logarithm of 0 is -∞. Rows contain no infinity, some, or infinities alone.
+#[test]
+fn sums_of_exponentials_are_correct_for_infinities() {
+    let mut builder = GraphBuilder::new("infinities");
+    let x = builder.add_input("x", TensorType::f32(&[8, 33, 1])).expect("an input");
+    let mut unary = |function, x| builder.push(Op::Unary(Unary { function }), &[x]).expect("a function");
+    let positive = unary(UnaryOp::Relu, x);
+    let least = unary(UnaryOp::Log, positive);
+    let largest = unary(UnaryOp::Neg, least);
+    let mut results = Vec::new();
+    for (data, axis) in [(least, 1), (least, 2), (largest, 1), (largest, 2)] {
+        let sum = Op::Reduce(Reduce { function: ReduceOp::LogSumExp, axes: vec![axis], keep: false });
+        results.push(builder.push(sum, &[data]).expect("a sum"));
+    }
+    let graph = builder.finish(&results).expect("a graph");
+    let bench = Bench::new();
+    fs::write(bench.path("sums.onnx"), readers::onnx::write_graph(&graph).expect("a file")).expect("it is written");
+    right(&bench, "sums.onnx --threads 1");
 }
 
 #[test]

@@ -65,7 +65,9 @@ fn reduce_axes(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
         ReduceOp::SumSquare => sum(&|x| x * x),
         ReduceOp::LogSumExp => {
             let largest = fold_axes(x, axes, count, f64::NEG_INFINITY, |largest, x, _| largest.max(x));
-            let sums = fold_axes(x, axes, count, 0.0, |sum, x, place| sum + (x - largest[place]).exp());
+            // The difference of two infinities is no number.
+            let shift: Vec<f64> = largest.iter().map(|largest| largest.clamp(f64::MIN, f64::MAX)).collect();
+            let sums = fold_axes(x, axes, count, 0.0, |sum, x, place| sum + (x - shift[place]).exp());
             sums.iter().zip(&largest).map(|(sum, largest)| sum.ln() + largest).collect()
         }
     };

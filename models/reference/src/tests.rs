@@ -161,6 +161,10 @@ fn reductions_by_hand() {
     check(reduce(ReduceOp::L1, &[1]), &[f32(&[1, 2], &[-3.0, 4.0])], &[7.0]);
     let large = whole(DType::F64, &[2], &[1000.0, 1000.0]);
     check(reduce(ReduceOp::LogSumExp, &[0]), &[large], &[1000.0 + 2f64.ln()]);
+    for infinite in [f64::INFINITY, f64::NEG_INFINITY] {
+        let row = whole(DType::F64, &[2], &[infinite, f64::NEG_INFINITY]);
+        check(reduce(ReduceOp::LogSumExp, &[0]), &[row], &[infinite]);
+    }
     let arg = |largest, last| Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last });
     let x = || [f32(&[4], &[2.0, 7.0, 2.0, 7.0])];
     check(arg(true, false), &x(), &[1.0]);

@@ -3,7 +3,8 @@
 use super::pointwise::{apply_unary, axis_of, convert, narrow_sums, wide_type};
 use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{
-    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
+    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, highest_number, index_constant, loop_axis,
+    reduce_axes,
 };
 use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
@@ -145,7 +146,9 @@ fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &
     let like = (dtype, &output.extents[..]);
     let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, like, |i| {
         let x = convert(data.element_at(&rows.data_index(i, &loops))?, own, dtype)?;
-        let shifted = x.sub(&convert(largest.element_at(i)?, own, dtype)?)?;
+        // The difference of two infinities is no number.
+        let shift = convert(largest.element_at(i)?, own, dtype)?.min(&highest_number(dtype)?)?;
+        let shifted = x.sub(&shift)?;
         reduce_axes(Reduction::Sum, dtype, &apply_unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
     })?;
     writer.add_block(&output.block_name("reduce_log"), Part::Epilogue, output.element_type(), |i| {
