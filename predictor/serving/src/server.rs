@@ -20,6 +20,8 @@ const WAITING_SHARE: f64 = 0.05;
 /// Number of tokens below which the times of prompts are derived from those of this length. No measured server has shorter
 /// ones.
 const LEAST_PROMPT: u64 = 128;
+/// Number of output tokens of most measured servers.
+const USUAL_OUTPUT: u64 = 1024;
 
 models::choice! {
     /// A framework that serves language models.
@@ -291,6 +293,25 @@ impl Deployment {
             return Ok(ratios);
         }
         let mut ratios = overheads.predict_ratios(&self.server_features(load, bound));
+        self.raise_by_shorter_prompts(load, (bound, least), overheads, &mut ratios)?;
+        // The first token of a single request depends on no output: others may be far from measured servers.
+        if load.concurrency == 1 && load.output_tokens != USUAL_OUTPUT {
+            let usual = ServerLoad { output_tokens: USUAL_OUTPUT, ..*load };
+            let (work, least_of_usual) = (self.server_work(&usual, &Roofline)?, self.least_seconds(&usual)?);
+            let [of_usual, _] = self.overhead_ratios(&usual, (&work, least_of_usual), overheads)?;
+            let seconds = work.seconds[0] * of_usual.log.exp();
+            ratios[0] = OverheadRatio { log: (seconds / bound.seconds[0]).ln(), ..of_usual };
+        }
+        Ok(ratios)
+    }
+
+    fn raise_by_shorter_prompts(
+        &self,
+        load: &ServerLoad,
+        (bound, least): (&ServerWork, [f64; TARGETS]),
+        overheads: &Overheads,
+        ratios: &mut [OverheadRatio; TARGETS],
+    ) -> Result<()> {
         let mut shorter = *load;
         while shorter.input_tokens >= 2 * LEAST_PROMPT {
             shorter.input_tokens /= 2;
@@ -303,7 +324,7 @@ impl Deployment {
                 ratio.log = ratio.log.max((seconds / bound.seconds[target]).ln());
             }
         }
-        Ok(ratios)
+        Ok(())
     }
 
     /// Returns the time to first token and per token below which no load can be served: the roofline of one request.
@@ -497,6 +518,23 @@ mod tests {
             };
             let times: Vec<[f64; TARGETS]> = (0..18).map(|power| seconds(1 << power)).collect();
             assert!(times.is_sorted_by(|one, next| one[0] <= next[0] && one[1] <= next[1]), "{device:?}: {times:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_token_of_a_single_request_depends_on_no_output() {
+        let first = |concurrency, input_tokens, output_tokens| {
+            let load = ServerLoad { concurrency, input_tokens, output_tokens };
+            let answer = llama_70b(4).predict_server(&load, &Roofline, Some(shipped_overheads())).expect("an answer");
+            answer.first_token
+        };
+        for input_tokens in [64, 1024, 4096] {
+            let usual = first(1, input_tokens, USUAL_OUTPUT);
+            for output_tokens in [1, 16, 256, 8192] {
+                let other = first(1, input_tokens, output_tokens);
+                assert!((other.seconds / usual.seconds - 1.0).abs() < 0.01, "{other:?} {usual:?}");
+                assert!((other.high / usual.high - 1.0).abs() < 0.01, "{other:?} {usual:?}");
+            }
         }
     }
 
