@@ -1,16 +1,21 @@
-//! Tests that plans and placements state lower bounds of times as such.
+//! Tests that plans and placements state lower bounds of times as such, and that predictions respect the roofline.
 #![allow(missing_docs)]
 
+use learn::predictor::Predictor;
 use models::Graph;
 use predictor::bundle;
 use predictor::pages::describe_plan;
 use predictor::planning::{KnownTimes, NetworkPlan};
+use predictor::queries::{self, Operator, Setting};
 use std::path::Path;
 
-fn plan(graph: &Graph, threads: usize) -> NetworkPlan {
+fn shipped() -> Predictor {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/cpu.opp");
-    let predictor = bundle::read_bundle(&path).expect("the predictor ships");
-    let times = KnownTimes::new(None, Some(predictor), None).expect("a predictor is a source");
+    bundle::read_bundle(&path).expect("the predictor ships")
+}
+
+fn plan(graph: &Graph, threads: usize) -> NetworkPlan {
+    let times = KnownTimes::new(None, Some(shipped()), None).expect("a predictor is a source");
     times.plan_network(graph, threads, 1_000.0).expect("a plan")
 }
 
@@ -27,4 +32,26 @@ fn operators_without_training_data_make_the_plan_a_lower_bound() {
     let graph = zoo::simple::build_operator("conv2d:ci=64,hw=56,co=64,k=3,p=1").expect("an operator");
     let found = plan(&graph, 2);
     assert!(found.lower_bounds.is_empty() && found.promise.high_ns > found.promise.time_ns, "{found:?}");
+}
+
+/// Winograd's algorithm needs fewer products than 3 × 3 convolutions have. Others must not be predicted like them.
+#[test]
+fn only_convolutions_that_may_skip_products_are_faster_than_the_roofline() {
+    let predictor = shipped();
+    let parse = |text: &str| queries::parse_operator(text, None).expect("an operator");
+    let sizes = ["k=1", "k=3,p=1,s=2", "k=5,p=2", "k=7,p=3", "k=9,p=4", "k=11,p=5"];
+    let mut operators: Vec<Operator> =
+        sizes.iter().map(|kernel| parse(&format!("conv2d:ci=128,hw=28,co=128,{kernel}"))).collect();
+    operators.extend(["dense:m=512,n=2048,k=2048", "matmul:m=1024,n=1024,k=1024"].map(parse));
+    for threads in [1.0, 2.0] {
+        let setting = Setting { threads: Some(threads), extrapolate: true, ..Setting::default() };
+        for answer in queries::predict_operators(&predictor, &operators, &setting).expect("answers") {
+            let prediction = &answer.prediction;
+            assert!(prediction.time_ns > 0.9 * prediction.attainable_ns, "{answer:?}");
+            assert!(prediction.low_ns > 0.4 * prediction.attainable_ns, "{answer:?}");
+        }
+        let skipping = [parse("conv2d:ci=128,hw=28,co=128,k=3,p=1")];
+        let fast = queries::predict_operators(&predictor, &skipping, &setting).expect("an answer");
+        assert!(fast[0].prediction.time_ns < 0.7 * fast[0].prediction.attainable_ns, "{fast:?}");
+    }
 }

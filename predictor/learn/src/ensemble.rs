@@ -179,8 +179,16 @@ impl Ensemble {
         let labels: Vec<f32> = rows.iter().map(|row| self.log_label(samples, *row)).collect();
         let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
         let best_log = rows.iter().map(ratio).fold(f64::INFINITY, f64::min);
+        let best_of_roofline = |may_skip_products: bool| {
+            let sizes =
+                rows.iter().map(|row| &samples.rows[*row]).filter(|row| row.may_skip_products == may_skip_products);
+            let logs = sizes.map(|sample| (sample.time_ns / sample.attainable_ns).ln());
+            logs.filter(|log| log.is_finite()).reduce(f64::min)
+        };
+        let [best_roofline_log, best_skipping_log] = [false, true].map(best_of_roofline);
         let statistics = &mut self.operators.get_mut(name).expect("it was inserted above").statistics;
         statistics.best_log = best_log;
+        (statistics.best_roofline_log, statistics.best_skipping_log) = (best_roofline_log, best_skipping_log);
         statistics.ranges = feature_ranges(&matrix);
         (matrix, labels)
     }
@@ -327,8 +335,11 @@ impl Ensemble {
 
     /// Converts a predicted log ratio to a time, but not below the best ratio in the training data.
     pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
-        let best_log = self.find_operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
-        let least_ns = self.attainable_ns(samples, row) * best_log.exp();
+        let sample = &samples.rows[row];
+        let overhead_ns = self.overhead_ns(samples, row, samples.row_view(row));
+        let least_ns = self.find_operator(samples, row).map_or(0.0, |known| {
+            known.statistics.least_ns(sample.attainable_ns, overhead_ns, sample.may_skip_products)
+        });
         (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
     }
 

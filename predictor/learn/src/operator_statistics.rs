@@ -24,7 +24,14 @@ pub struct OperatorStatistics {
     pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
     /// Launch overhead for devices without one of their own: the median over devices.
     pub overhead_ns: f64,
+    /// Log of the smallest ratio of a measured time to roofline bound and launch overhead.
     pub best_log: f64,
+    /// Log of the smallest ratio of a measured time to the roofline bound alone. None in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_roofline_log: Option<f64>,
+    /// `best_roofline_log` of convolutions for which algorithms may skip products; the other one is without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_skipping_log: Option<f64>,
     /// Library choices by mean ratio of time to bound, best first; the feature value is the index plus one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
@@ -102,7 +109,10 @@ impl OperatorStatistics {
         let by_threads = self.overheads_by_threads_ns.values().flatten();
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
             || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
-            || !self.best_log.is_finite()
+            || ![Some(self.best_log), self.best_roofline_log, self.best_skipping_log]
+                .iter()
+                .flatten()
+                .all(|log| log.is_finite())
             || !(0.0..=1.0).contains(&self.per_device_weight)
         {
             return Err("an overhead, the best ratio or the weight of the per-device trees is invalid".to_owned());
@@ -123,6 +133,13 @@ impl OperatorStatistics {
             true => Ok(()),
             false => Err("an interval width is not a finite, non-negative number".to_owned()),
         }
+    }
+
+    /// Returns the shortest time that the training data makes plausible.
+    pub fn least_ns(&self, roofline_ns: f64, overhead_ns: f64, may_skip_products: bool) -> f64 {
+        let log = if may_skip_products { self.best_skipping_log } else { self.best_roofline_log };
+        let of_roofline = log.map_or(0.0, |log| roofline_ns * log.exp());
+        of_roofline.max((roofline_ns + overhead_ns) * self.best_log.exp())
     }
 
     pub fn has_seen(&self, device: &str) -> bool {

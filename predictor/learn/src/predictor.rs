@@ -393,6 +393,7 @@ impl Predictor {
             features: row,
             reference_ns: estimated_ns.unwrap_or(roofline_ns) + overhead_ns,
             roofline_ns,
+            least_ns: operator.statistics.least_ns(roofline_ns, overhead_ns, query.work.may_skip_products()),
             overhead_ns,
             view,
             is_known,
@@ -434,6 +435,7 @@ struct ResolvedQuery<'a> {
     features: Vec<f32>,
     reference_ns: f64,
     roofline_ns: f64,
+    least_ns: f64,
     overhead_ns: f64,
     view: View,
     is_known: bool,
@@ -456,12 +458,13 @@ fn group_matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
 
 impl ResolvedQuery<'_> {
     fn take_prediction(&mut self, log: f64) -> Prediction {
-        let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
-        let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
+        let time_ns = (self.reference_ns * (log + self.correction).exp()).max(self.least_ns);
         let wide = self.half_width.map_or(f64::NAN, f64::exp);
+        // The width for sizes far from the training data applies to slow times only: the bound holds for all sizes.
+        let usual_wide = self.half_width.map_or(f64::NAN, |half_width| (half_width / self.widening).exp());
         Prediction {
             time_ns,
-            low_ns: time_ns / wide,
+            low_ns: (time_ns / wide).max(self.least_ns / usual_wide),
             high_ns: time_ns * wide,
             attainable_ns: self.roofline_ns,
             overhead_ns: self.overhead_ns,

@@ -31,6 +31,8 @@ pub struct Sample {
     pub attainable_ns: f64,
     pub estimated_ns: Option<f64>,
     pub form: Form,
+    /// See [`Work::may_skip_products`].
+    pub may_skip_products: bool,
     pub flops: f64,
     /// Compulsory bytes: inputs, weights and result, each once.
     pub bytes: f64,
@@ -310,6 +312,7 @@ impl SamplesBuilder {
             attainable_ns,
             estimated_ns,
             form: question.work.form,
+            may_skip_products: question.work.may_skip_products(),
             flops: question.work.flops,
             bytes: question.work.bytes(),
             cv,

@@ -47,7 +47,7 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
-            (side, explain_excess(predictor, query.operator, &percent(utilisation)))
+            (side, explain_excess(predictor, query, prediction, &percent(utilisation)))
         }
         _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
             ("memory", format!("the operator reaches {} of the bandwidth", percent(utilisation)))
@@ -72,10 +72,12 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
     Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
 }
 
-fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
-    let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
+fn explain_excess(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction, utilisation: &str) -> String {
+    let statistics = &predictor.learned.operators[query.operator].statistics;
+    let Prediction { attainable_ns, overhead_ns, .. } = *prediction;
+    let best = 100.0 * attainable_ns / statistics.least_ns(attainable_ns, overhead_ns, query.work.may_skip_products());
     format!(
-        "the operator reaches {utilisation} of the roofline of the device, and measured operators of this kind up to {best:.0} % (with the overhead): part of the counted work is unnecessary, or the peaks of the device are too low"
+        "the operator reaches {utilisation} of the roofline of the device, and measured operators of this kind up to {best:.0} %: part of the counted work is unnecessary, or the peaks of the device are too low"
     )
 }
 

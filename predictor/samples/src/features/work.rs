@@ -212,6 +212,11 @@ impl Work {
         self.bytes_in + self.bytes_weights + self.bytes_out
     }
 
+    /// Returns whether algorithms such as Winograd's may need fewer products than `flops` counts.
+    pub fn may_skip_products(&self) -> bool {
+        self.form == Form::Convolution && self.taps == 9.0 && self.stride == 1.0
+    }
+
     pub fn is_sound(&self) -> bool {
         let sizes = [self.batch, self.rows, self.columns, self.depth, self.taps, self.stride, self.groups, self.run];
         let costs = [self.flops, self.bytes_in, self.bytes_weights, self.bytes_out];
