@@ -2,6 +2,7 @@
 
 use super::causes::{note_line_facts, note_night_facts};
 use super::cell::cell_text;
+use super::distributions::median_of;
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
@@ -179,7 +180,8 @@ fn combine_night(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoi
     }
     let count = times.len() as f64;
     let log_ns = mean_log(times);
-    let own = times.iter().map(|time| time.doubt.powi(2)).sum::<f64>() / count;
+    // Of several visits, a disturbed one with a wide interval does not make the others uncertain.
+    let own = median_of(&times.iter().map(|time| time.doubt.powi(2)).collect::<Vec<f64>>());
     let spread = log_variance(times).unwrap_or(0.0);
     LinePoint { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
 }

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 const LINES_MIN: usize = 10;
 const ITERATIONS: usize = 20;
+/// Standard error of the median of normally distributed values, relative to that of their mean: √(π/2).
+const ERROR_OF_MEDIAN: f64 = 1.2533;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
@@ -51,7 +53,7 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
     let mut machine = MachineDrift { log_factor: Vec::new(), doubt: Vec::new(), aspects, sentinels: sentinels.len() };
     for night in 0..nights {
         let seen: Vec<f64> = machine.aspects.values().filter_map(|levels| levels[night]).collect();
-        let factor = mean_of(&seen);
+        let factor = median_of(&seen);
         let between = seen.iter().map(|level| (level - factor).powi(2)).sum::<f64>() / seen.len().max(2) as f64;
         let own = own_doubt(&sentinels, night);
         machine.log_factor.push(factor);
@@ -83,8 +85,15 @@ fn machine_by_median(lines: &[&DriftLine], nights: usize) -> MachineDrift {
         true => fit_levels(lines, nights, median_of).into_iter().map(Option::unwrap_or_default).collect(),
         false => vec![0.0; nights],
     };
-    let doubt = (0..nights).map(|night| own_doubt(lines, night).sqrt()).collect();
+    let doubt = (0..nights).map(|night| doubt_of_median(lines, night)).collect();
     MachineDrift { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
+}
+
+/// Returns the standard error of the median of all lines. Few disturbed lines influence it as little as the median.
+fn doubt_of_median(lines: &[&DriftLine], night: usize) -> f64 {
+    let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
+    let doubts: Vec<f64> = points.map(|point| point.doubt).collect();
+    ERROR_OF_MEDIAN * median_of(&doubts) / (doubts.len().max(1) as f64).sqrt()
 }
 
 fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {

@@ -419,6 +419,24 @@ fn a_disturbed_measurement_is_not_a_change() {
     assert_eq!((slower(0.04), slower(0.004)), (0, 1));
 }
 
+/// Without sentinels, the median of all lines represents the machine. Two of 26 lines contain a disturbed visit.
+#[test]
+fn few_uncertain_lines_hide_no_change_of_others() {
+    let mut gather = RecordGatherer::new(false, false);
+    for task in 0..26 {
+        for visit in 0..3 {
+            let half = if task < 2 && visit == 0 { 8.0 } else { 0.004 };
+            let slower = if (10..13).contains(&task) { 1.1 } else { 1.0 };
+            let ns = 1e5 * (1.0 + 0.001 * f64::from(visit));
+            let look = |ns: f64, day: i64| record(None, task, ns, half, (100 + day) * DAY_US + i64::from(visit));
+            gather.add_record(&look(ns, 0), Side::Before);
+            gather.add_record(&look(ns * slower, 1), Side::After);
+        }
+    }
+    let drift = judge_lines(&gather.build_history(), Bounds::default());
+    assert_eq!(slower(&drift), BTreeSet::from([10, 11, 12]), "{:?}", drift.changes);
+}
+
 /// If measurements within a night fall into two clusters, a later measurement in the other cluster is no change.
 #[test]
 fn repetitions_within_a_night_determine_the_uncertainty() {
