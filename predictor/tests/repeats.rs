@@ -5,7 +5,7 @@ use datasets::{Json, NETWORK, Outcome, Record, ScheduleSource, Source};
 use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::features::Work;
-use samples::records::{Policy, gather_samples};
+use samples::records::{Policy, gather_samples, read_samples};
 
 fn record(elements: usize, median_ns: f64) -> Record {
     record_on("here", elements, median_ns)
@@ -54,6 +54,43 @@ fn visits_that_disagree_are_left_out_although_each_is_precise() {
     let samples = gather_samples(&[agree, disagree].concat(), &[], &Policy::default()).expect("samples");
     assert_eq!((samples.rows.len(), samples.rows[0].time_ns), (1, 100.1));
     assert_eq!(samples.left_out["median with an uncertainty above 10 %"], 3);
+}
+
+#[test]
+fn rows_of_overlapping_tables_are_read_once() {
+    let complete = |place: usize| {
+        let record = record(64 * (place + 1), 100.0 + place as f64);
+        let (time, known) = (record.median_ns, || "known".to_owned());
+        Record {
+            attempt: 1,
+            started_at_us: 1,
+            n: 9,
+            min_ns: time,
+            mean_ns: time,
+            p95_ns: time,
+            run_id: known(),
+            op_text: known(),
+            host: known(),
+            program_version: known(),
+            ..record
+        }
+    };
+    let records: Vec<Record> = (0..20).map(complete).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, rows: &[Record]| {
+        let path = folder.path().join(name);
+        let file = std::fs::File::create(&path).expect("a file");
+        let mut writer = datasets::Writer::new(&path, datasets::Format::JsonLines, file).expect("a writer");
+        rows.iter().for_each(|row| writer.write(row).expect("a row is written"));
+        writer.finish().expect("all rows are written");
+        path
+    };
+    let tables = [write("all.jsonl", &records), write("some.jsonl", &records[..5])];
+    let once = read_samples(&tables[..1], &strict()).expect("samples");
+    let both = read_samples(&tables, &strict()).expect("samples");
+    assert_eq!((once.rows.len(), both.rows.len()), (20, 20));
+    assert!(both.rows.iter().all(|sample| sample.max_deviation().is_none()), "no row is a repeat of itself");
+    assert_eq!(both.left_out["copy of another row"], 5);
 }
 
 #[test]
@@ -171,7 +208,7 @@ fn without_a_limit_at_least_half_of_the_measurements_are_taken() {
     let unknown = taken(&partly_precise(4, None));
     assert_eq!(unknown.rows.len(), 10);
     assert!(unknown.warnings[0].starts_with("all medians are used"), "{:?}", unknown.warnings);
-    let absent = samples::records::read_samples(&["absent.csv".into()], &Policy::default()).expect_err("no file");
+    let absent = read_samples(&["absent.csv".into()], &Policy::default()).expect_err("no file");
     assert!(absent.to_string().starts_with("cannot open `absent.csv`"), "{absent}");
     // A requested limit is never raised.
     let strict = gather_samples(&partly_precise(4, None), &[], &strict());

@@ -4,7 +4,7 @@
 //! Both are compared for the same task, schedule, threads, device and code.
 
 use super::comparable::{Comparable, Scope};
-use super::{Policy, USUAL_LIMITS, device_name, refuse_uncertainty, uncertainty};
+use super::{Policy, USUAL_LIMITS, device_name, experiment_uncertainty, refuse_uncertainty, repeat_uncertainties};
 use crate::placed::{OperatorInNetwork, PlacedNetwork};
 use crate::statistics::median;
 use datasets::{CacheState, Outcome, Record, ScheduleSource};
@@ -26,7 +26,9 @@ pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetw
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
     let max_uncertainty = policy.max_uncertainty.unwrap_or(USUAL_LIMITS[0]);
-    let is_known = |record: &Record| refuse_uncertainty(uncertainty(record), max_uncertainty).is_none();
+    let uncertainties = repeat_uncertainties(taken.iter().copied());
+    let is_known =
+        |record: &Record| refuse_uncertainty(experiment_uncertainty(&uncertainties, record), max_uncertainty).is_none();
     let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record)).collect();
     let comparable = Comparable::from_records(&known, policy, Scope::Networks);
     for record in taken {
@@ -151,5 +153,27 @@ mod tests {
         assert_eq!(network.operators.len(), 3, "what else was timed in its place is there to learn from");
         assert_eq!(network.both_ns(), (220.0, 200.0), "of `b` nothing is known by that schedule");
         assert_eq!(left_out.values().sum::<u64>(), 2, "{left_out:?}");
+    }
+
+    /// The noise floor is known after the first visit only, so that visit has no uncertainty of its own.
+    #[test]
+    fn the_uncertainty_is_that_of_all_visits() {
+        let visits = |key: u8, network: Option<&str>, medians: [f64; 3]| {
+            let visit = |(at, median_ns): (i64, f64)| Record {
+                key: datasets::Key([key; 16]),
+                schema_version: datasets::SCHEMA_VERSION,
+                started_at_us: at,
+                noise_floor: (at > 0).then_some(0.002),
+                ..record("a", network, median_ns)
+            };
+            (0..).zip(medians).map(visit).collect::<Vec<Record>>()
+        };
+        let placed = |alone: [f64; 3]| {
+            let records = [visits(1, Some("n"), [110.0, 110.2, 110.1]), visits(2, None, alone)].concat();
+            let (networks, left_out) = placed_in_records(&records, &Policy::default());
+            (networks[0].operators[0].alone_ns, left_out.len())
+        };
+        assert_eq!(placed([100.0, 100.2, 100.1]), (Some(100.1), 0));
+        assert_eq!(placed([100.0, 170.0, 130.0]), (None, 0));
     }
 }

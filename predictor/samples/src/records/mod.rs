@@ -15,7 +15,9 @@ use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, T
 pub use comparable::check_setting;
 use comparable::{Comparable, Scope};
 use datasets::store::Damage;
-use datasets::{Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
+use datasets::{
+    Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store, choose_records,
+};
 use models::{Class, ConvWindow, Fuse, Graph, Op, Task, TensorType};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -58,22 +60,41 @@ impl Default for Policy {
 }
 
 pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
-    let (mut records, mut hosts, mut damage) = (Vec::new(), Vec::new(), Vec::new());
-    for path in paths {
-        if path.is_dir() {
-            hosts.extend(Store::open(path)?.peaks()?);
-        }
-        records.extend(read_records(path, &mut damage)?);
+    let mut hosts = Vec::new();
+    for path in paths.iter().filter(|path| path.is_dir()) {
+        hosts.extend(Store::open(path)?.peaks()?);
     }
-    gather_with_damage(&records, &hosts, &damage, policy)
+    let ReadRecords { records, left_out } = read_tables(paths)?;
+    gather_without(&records, &hosts, left_out, policy)
 }
 
 pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<PlacedNetwork>, BTreeMap<String, u64>)> {
+    Ok(in_place::placed_in_records(&read_tables(paths)?.records, policy))
+}
+
+struct ReadRecords {
+    records: Vec<Record>,
+    /// Numbers of rows that were left out, by reason.
+    left_out: BTreeMap<String, u64>,
+}
+
+/// Reads several stores and tables. Rows that more than one of them contains, as after a merge, are read once.
+fn read_tables(paths: &[PathBuf]) -> Result<ReadRecords> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
         records.extend(read_records(path, &mut damage)?);
     }
-    Ok(in_place::placed_in_records(&records, policy))
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for damage in damage {
+        let (what, count) = damage.lines.map_or(("part with all its rows", 1), |lines| ("line", lines));
+        *left_out.entry(format!("damaged {what}")).or_default() += count;
+    }
+    let rows = records.len();
+    let records = choose_records(records, Choose::All);
+    if records.len() < rows {
+        left_out.insert("copy of another row".to_owned(), (rows - records.len()) as u64);
+    }
+    Ok(ReadRecords { records, left_out })
 }
 
 fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
@@ -91,22 +112,17 @@ fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
 }
 
 pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
-    gather_with_damage(records, hosts, &[], policy)
+    gather_without(records, hosts, BTreeMap::new(), policy)
 }
 
-fn gather_with_damage(
+fn gather_without(
     records: &[Record],
     hosts: &[PeaksMeasured],
-    damage: &[Damage],
+    mut left_out: BTreeMap<String, u64>,
     policy: &Policy,
 ) -> Result<Samples> {
     let filter = RecordFilter::from_records(records, policy);
     let mut taken = Vec::new();
-    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
-    for damage in damage {
-        let (what, count) = damage.lines.map_or(("part with all its rows", 1), |lines| ("line", lines));
-        *left_out.entry(format!("damaged {what}")).or_default() += count;
-    }
     for record in records {
         match filter.refusal_reason(record) {
             Some(reason) => *left_out.entry(reason).or_default() += 1,
@@ -151,7 +167,8 @@ struct RecordFilter<'a> {
 
 impl<'a> RecordFilter<'a> {
     fn from_records(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
-        let (usual, uncertainties) = (usual_version(records), repeat_uncertainties(records));
+        let (usual, uncertainties) =
+            (usual_version(records), repeat_uncertainties(records.iter().filter(|record| record.is_alone())));
         let of_kind: Vec<&Record> =
             records.iter().filter(|record| refuse_kind(record, policy, usual).is_none()).collect();
         let uncertainty = |record: &Record| experiment_uncertainty(&uncertainties, record);
@@ -204,9 +221,9 @@ fn refuse_uncertainty(uncertainty: Option<f64>, most: f64) -> Option<String> {
     }
 }
 
-fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
-    let of_visits: Vec<&Record> =
-        records.iter().filter(|record| record.is_alone() && record.schema_version >= SCHEMA_OF_VISITS).collect();
+/// Returns the uncertainty of each experiment with several visits.
+fn repeat_uncertainties<'a>(records: impl Iterator<Item = &'a Record>) -> HashMap<Key, Option<f64>> {
+    let of_visits: Vec<&Record> = records.filter(|record| record.schema_version >= SCHEMA_OF_VISITS).collect();
     let several = group_experiments(&of_visits).into_iter().filter(|visits| visits.len() > 1);
     several
         .map(|mut visits| {
@@ -314,7 +331,7 @@ fn merge_timing(records: &[&Record]) -> Timing {
     if let [only] = records {
         return timing(only);
     }
-    let chosen = datasets::choose_records(records.iter().copied().cloned().collect(), Choose::Middle);
+    let chosen = choose_records(records.iter().copied().cloned().collect(), Choose::Middle);
     let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
     measured_ns.sort_unstable_by(f64::total_cmp);
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, timing) }
