@@ -69,6 +69,8 @@ pub struct Best {
     pub schedules: usize,
     /// Number of occurrences of the task in the requested model.
     pub count: Option<i64>,
+    /// Batch size of the model that contained the task.
+    pub batch: Option<i64>,
     /// Name of the host that measured the schedule.
     pub host: String,
     /// Class of the host.
@@ -133,10 +135,13 @@ impl Question {
 
     /// Returns whether a record has a time of any source that matches the query.
     pub fn matches_time(&self, record: &Record) -> bool {
+        record.outcome == Outcome::Ok && record.median_ns.is_some() && self.matches_attempt(record)
+    }
+
+    /// Returns whether a record is an attempt, with or without a time, that matches the query.
+    pub fn matches_attempt(&self, record: &Record) -> bool {
         let Question { operator, task, model, threads, host, all_versions: _ } = self;
         record.is_alone()
-            && record.outcome == Outcome::Ok
-            && record.median_ns.is_some()
             && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
             && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
             && model.as_ref().is_none_or(|name| is_of_model(record, name))
@@ -169,6 +174,7 @@ fn from_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option
         key: record.key,
         schedules,
         count: record.place_count,
+        batch: record.batch,
         host: record.host.clone(),
         host_class: record.host_class.clone(),
         device: record.device.clone(),

@@ -279,6 +279,18 @@ fn best_schedules_and_sql_queries() {
     let softmax: Vec<&Record> = records.iter().filter(|record| record.op_kind == "softmax").collect();
     assert_eq!(best["schedules"].as_u64(), Some(softmax.len() as u64), "{ran}");
     assert!(softmax.iter().any(|record| Some(record.key.to_hex().as_str()) == best["key"].as_str()), "{ran}");
+    // The sum is of the whole model, not of some of its tasks.
+    let model = softmax[0].model_name.as_deref().expect("the records are of a model");
+    let total =
+        |rest: &str| run(bench.opcollect(&format!("dataset best --store store --model {model} {rest}"))).expect(0);
+    let whole = total("");
+    assert!(
+        whole.stdout.lines().any(|text| text.ends_with("the sum of the fastest times of the 1 task in the store")),
+        "{whole}"
+    );
+    assert!(total("--json").json()["total_ns"].as_f64() > Some(0.0));
+    assert!(!total("--operator softmax").stdout.contains("the sum of"));
+    assert!(total("--operator softmax --json").json()["total_ns"].is_null());
     let ran = run(bench.opcollect("dataset best --store store --host nowhere")).expect(2);
     assert!(ran.stderr.contains("has no record of the host `nowhere`"), "{ran}");
     let sql = |sql: &str| {

@@ -7,7 +7,6 @@ use clap::Args;
 use datasets::best::{Best, Question};
 use engine::best::{best_in_store, find_best};
 use engine::stores::DEFAULT_STORE;
-use report::format_duration;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Args)]
@@ -22,6 +21,8 @@ pub struct BestQuestion {
     #[arg(long, value_name = "TEXT")]
     pub task: Option<String>,
     /// Show only tasks of this model, and the sum of their times
+    ///
+    /// Tasks that a campaign has not tried yet are not in the store, so the sum lacks them.
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Show only times on N threads
@@ -54,11 +55,8 @@ pub fn run(arguments: &BestQuestion) -> Result<u8> {
         print_json(&times)?;
     } else {
         print_text(&times.format_table(arguments.all_versions, &stdout_paper()))?;
-        if let (Some(total), Some(model)) = (times.total_ns, &arguments.model) {
-            print_text(&format!(
-                "{model}: {} in total, the sum of the fastest times of all tasks",
-                format_duration(total)
-            ))?;
+        if let Some(total) = arguments.model.as_ref().and_then(|model| times.describe_total(model)) {
+            print_text(&total)?;
         }
         let note = times.elsewhere_note().filter(|_| arguments.host.is_none());
         print_note_lines(&note.into_iter().collect::<Vec<_>>());

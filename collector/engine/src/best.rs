@@ -26,9 +26,12 @@ pub struct BestTimes {
     pub tasks: Vec<Best>,
     /// Number of measurements that were omitted because they were made with other versions.
     pub left_out: usize,
-    /// Sum of the best times of the model's tasks, each weighted by its count.
+    /// Sum of the best times of the model's tasks, each weighted by its count. None if only some tasks are requested or
+    /// the times are of several batch sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_ns: Option<f64>,
+    /// Number of matching tasks that were tried, but have no time.
+    pub untimed_tasks: usize,
     /// Number of matching times that were not measured on hardware here: emulated, simulated or imported ones.
     #[serde(skip)]
     pub not_measured: usize,
@@ -63,7 +66,8 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
         });
     }
     observer.receive_notes(&left_out_note(times.left_out).into_iter().collect::<Vec<_>>());
-    let total_ns = question.model.as_ref().and_then(|_| total_ns(&times.tasks));
+    let is_whole = question.model.is_some() && question.operator.is_none() && question.task.is_none();
+    let total_ns = is_whole.then(|| total_ns(&times.tasks)).flatten();
     Ok(BestTimes { total_ns, ..times })
 }
 
@@ -80,7 +84,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     note_damage(records.damage(), observer);
     let is_damaged = !records.damage().is_empty();
     let (mut matching, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
-    let mut not_measured = 0;
+    let (mut not_measured, mut tried) = (0, BTreeSet::new());
     for record in records {
         let record = record.map_err(store_failure)?;
         for host in [&record.host, &record.host_class] {
@@ -94,6 +98,9 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
             true => matching.push(record.without_long_columns()),
+            false if question.matches_attempt(&record) => {
+                tried.insert(record.task_hash);
+            }
             false => {}
         }
     }
@@ -104,7 +111,12 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     let old_count = own_count - own.len();
     matching.extend(own.into_iter().map(Record::without_long_columns));
     let Answer { tasks, left_out } = best_records(&matching, question, &here);
-    Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, not_measured, is_damaged }, hosts))
+    tasks.iter().for_each(|best| {
+        tried.remove(&best.task_hash);
+    });
+    let left_out = left_out + old_count;
+    let times = BestTimes { tasks, left_out, total_ns: None, untimed_tasks: tried.len(), not_measured, is_damaged };
+    Ok((times, hosts))
 }
 
 /// Returns the conditions of a measurement made now; None without records, or if the compiler cannot be started.
@@ -153,8 +165,11 @@ fn schedule_text(best: &Best) -> String {
     read.map_or_else(hash, |schedule| schedule.describe_knobs())
 }
 
-/// Returns the sum of the best times of a model's tasks, or None if a task has no count.
+/// Returns the sum of the best times of a model's tasks, or None if a task has no count or batch sizes differ.
 fn total_ns(tasks: &[Best]) -> Option<f64> {
+    if !tasks.iter().all(|best| best.batch == tasks[0].batch) {
+        return None;
+    }
     let mut fastest: Vec<(&str, f64, i64)> = Vec::new();
     for best in tasks {
         match fastest.iter_mut().find(|(hash, ..)| *hash == best.task_hash) {
@@ -166,6 +181,19 @@ fn total_ns(tasks: &[Best]) -> Option<f64> {
 }
 
 impl BestTimes {
+    /// Returns a line about the sum of the times of a model's tasks; None if there is no sum.
+    pub fn describe_total(&self, model: &str) -> Option<String> {
+        let timed = self.tasks.iter().map(|best| &best.task_hash).collect::<BTreeSet<_>>().len();
+        let untimed = match self.untimed_tasks {
+            0 => String::new(),
+            count => format!("; {} without a time", format_count(count, "task")),
+        };
+        self.total_ns.map(|total_ns| {
+            let (sum, tasks) = (format_duration(total_ns), format_count(timed, "task"));
+            format!("{model}: {sum}, the sum of the fastest times of the {tasks} in the store{untimed}")
+        })
+    }
+
     /// Returns a note about tasks that were not measured on this machine, if there are any.
     pub fn elsewhere_note(&self) -> Option<String> {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
