@@ -1,13 +1,13 @@
 //! Calibrates a predictor for this machine, by measuring a few operators (*sentinels*) in several rounds.
 //!
 //! Each round measures all sentinels in one process. The ratio of a sentinel's median to its prediction gives a factor
-//! for each kind of operator, else for each bottleneck, shrunk towards the common factor. The error is estimated by
+//! for each kind of operator and bottleneck, shrunk towards the common factor. The error is estimated by
 //! leaving sentinels out; if it exceeds the predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
 use crate::probe::{self, TimedOperator};
 use crate::queries::{self, Setting};
-use learn::host_translation::{Distance, HostTranslation};
+use learn::host_translation::{Distance, Factors, HostTranslation};
 use learn::predictor::Predictor;
 use samples::statistics::median;
 use samples::text::read_bounded;
@@ -16,12 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Sentinels, measured on one and two threads: convolutions of high and low intensity, weight streaming, pooling.
-pub const SENTINELS: [&str; 7] = [
+/// Sentinels, measured on one and two threads: convolutions and products of high and low intensity, weight streaming,
+/// pooling.
+pub const SENTINELS: [&str; 8] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
     "conv2d:ci=3,hw=224,co=64,k=7,s=2,p=3",
     "dense:m=1,n=1000,k=1024,bias=1",
+    "dense:m=128,n=512,k=512,bias=1",
     "depthwise_conv2d:c=144,hw=56,k=3,p=1",
     "depthwise_conv2d:c=384,hw=14,k=3,p=1",
     "max_pool2d:c=64,hw=112,k=3,s=2,p=1",
@@ -194,39 +196,42 @@ impl Calibration {
     }
 
     pub fn host_translation(&self, cpus: usize) -> HostTranslation {
-        let words = |word: fn(&Sentinel) -> &str| self.usable_sentinels().map(word).collect::<BTreeSet<&str>>();
-        let factor =
-            |word: &str, word_of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, word_of, None).exp());
-        let kinds = words(|one| &one.kind).into_iter().filter(|kind| !kind.is_empty());
         HostTranslation {
             host_class: self.host_class.clone(),
             learned_on: self.learned_on.clone(),
             distance: self.overall_distance(),
             sentinels: self.usable_sentinels().count(),
             cpus,
-            kinds: kinds.map(|kind| factor(kind, |one| &one.kind)).collect(),
-            factors: words(|one| &one.bound).into_iter().map(|bound| factor(bound, |one| &one.bound)).collect(),
-            common_factor: mean_of(self.usable_sentinels().map(Sentinel::log_ratio)).exp(),
+            factors: self.factors(None),
             extra_variance: self.extra_variance(),
         }
     }
 
-    /// Returns the log factor of sentinels with this kind or bottleneck, ignoring the operator `without`.
-    fn log_factor(&self, word: &str, word_of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
-        let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
-        let common = mean_of(others().map(Sentinel::log_ratio));
-        let alike: Vec<f64> = others().filter(|one| word_of(one) == word).map(Sentinel::log_ratio).collect();
-        (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
+    /// Returns the factors of the sentinels, without those of one operator.
+    fn factors(&self, without: Option<&str>) -> Factors {
+        let taken: Vec<&Sentinel> =
+            self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without).collect();
+        let common = mean_of(taken.iter().map(|one| one.log_ratio()));
+        let shrunk = |is_alike: &dyn Fn(&Sentinel) -> bool| {
+            let alike: Vec<f64> = taken.iter().filter(|one| is_alike(one)).map(|one| one.log_ratio()).collect();
+            ((alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)).exp()
+        };
+        let mut factors = Factors { common: common.exp(), ..Factors::default() };
+        for Sentinel { kind, bound, .. } in &taken {
+            factors.bounds.entry(bound.clone()).or_insert_with(|| shrunk(&|one| one.bound == *bound));
+            // Older files state no kind.
+            if !kind.is_empty() {
+                let of_kind = factors.kinds.entry(kind.clone()).or_default();
+                of_kind.all = shrunk(&|one| one.kind == *kind);
+                of_kind.bounds.insert(bound.clone(), shrunk(&|one| one.kind == *kind && one.bound == *bound));
+            }
+        }
+        factors
     }
 
     /// Returns the log factor of a sentinel as predicted from the other operators.
     fn log_ratio_of_others(&self, one: &Sentinel) -> f64 {
-        let without = Some(one.operator.as_str());
-        let is_known = self.usable_sentinels().any(|other| other.operator != one.operator && other.kind == one.kind);
-        match is_known && !one.kind.is_empty() {
-            true => self.log_factor(&one.kind, |one| &one.kind, without),
-            false => self.log_factor(&one.bound, |one| &one.bound, without),
-        }
+        self.factors(Some(&one.operator)).find_factor(&one.kind, &one.bound).ln()
     }
 
     /// Returns the half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels.
@@ -241,7 +246,8 @@ impl Calibration {
 
     /// Returns the variance to add to squared half-widths of predictions, so that intervals match the observed errors.
     fn extra_variance(&self) -> f64 {
-        let own = mean_of(self.usable_sentinels().map(|one| one.half_width * one.half_width));
+        // Kinds with wide intervals must not keep those of the others narrow.
+        let own = median(&mut self.usable_sentinels().map(|one| one.half_width * one.half_width).collect::<Vec<f64>>());
         (self.log_half_width().powi(2) - own).max(0.0)
     }
 }
@@ -422,6 +428,34 @@ mod tests {
             prediction.time_ns / 1000.0
         };
         assert!(time("conv2d") > 2.5 && time("relu") < 2.2, "{} {}", time("conv2d"), time("relu"));
+    }
+
+    /// A weight stream is limited by memory, large products of the same kind by arithmetic.
+    #[test]
+    fn a_kind_has_a_factor_for_each_bottleneck() {
+        let mut known = known(&[("memory", 1.0), ("memory", 1.0), ("arithmetic", 2.0), ("arithmetic", 2.0)], 0.1);
+        known.sentinels[..2].iter_mut().for_each(|one| one.kind = "dense".to_owned());
+        let time = |known: &Calibration, bound: &'static str| {
+            let mut prediction = answer(bound);
+            prediction.translate_to_host(&known.host_translation(1), "dense");
+            prediction.time_ns / 1000.0
+        };
+        let (memory, arithmetic) = (time(&known, "memory"), time(&known, "arithmetic"));
+        assert!(memory < 1.2 && arithmetic > 1.3 && arithmetic < 1.6, "both count alike: {memory} {arithmetic}");
+        known.sentinels[2..].iter_mut().for_each(|one| one.kind = "dense".to_owned());
+        let (memory, arithmetic) = (time(&known, "memory"), time(&known, "arithmetic"));
+        assert!(memory < 1.2 && arithmetic > 1.7, "{memory} {arithmetic}");
+    }
+
+    #[test]
+    fn kinds_with_wide_intervals_do_not_keep_those_of_others_narrow() {
+        let ratios: Vec<(&str, f64)> =
+            (0..10).map(|place| ("memory", if place % 2 == 0 { 0.7 } else { 1.4 })).collect();
+        let mut known = known(&ratios, 0.1);
+        known.sentinels[..3].iter_mut().for_each(|one| one.half_width = 3.0);
+        let mut prediction = answer("memory");
+        prediction.translate_to_host(&known.host_translation(1), "relu");
+        assert!(prediction.high_ns > 1.4 * prediction.time_ns, "{prediction:?}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Adapt {
     /// Predictor file of `train` [default: built-in; for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Measure seven fixed operators with `opcollect` to calibrate this machine
+    /// Measure eight fixed operators with `opcollect` to calibrate this machine
     ///
     /// This takes at least three rounds, about a minute. The calibration is the ratio of the measured to the predicted
     /// times. All commands, `serve` and Python then predict for this machine.

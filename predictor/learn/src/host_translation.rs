@@ -20,22 +20,41 @@ pub struct HostTranslation {
     pub sentinels: usize,
     pub cpus: usize,
     #[serde(skip)]
-    pub kinds: BTreeMap<String, f64>,
-    /// Factors by bottleneck, for operator kinds without a factor of their own.
-    #[serde(skip)]
-    pub factors: BTreeMap<String, f64>,
-    #[serde(skip)]
-    pub common_factor: f64,
+    pub factors: Factors,
     #[serde(skip)]
     pub extra_variance: f64,
 }
 
-impl HostTranslation {
-    /// Returns the factor of the operator kind, else of the bottleneck, else the common factor.
-    pub fn find_factor(&self, kind: &str, bound: &str) -> f64 {
-        self.kinds.get(kind).or_else(|| self.factors.get(bound)).copied().unwrap_or(self.common_factor)
-    }
+/// Factors of measured operators, each shrunk towards the common one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Factors {
+    pub kinds: BTreeMap<String, KindFactors>,
+    pub bounds: BTreeMap<String, f64>,
+    pub common: f64,
+}
 
+/// Factors of an operator kind: of all its operators, and by bottleneck.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KindFactors {
+    pub all: f64,
+    pub bounds: BTreeMap<String, f64>,
+}
+
+impl Factors {
+    /// Returns the factor of the operator kind with this bottleneck. If it was measured with others only, its factor and
+    /// that of the bottleneck count alike.
+    pub fn find_factor(&self, kind: &str, bound: &str) -> f64 {
+        let of_bound = self.bounds.get(bound).copied();
+        match self.kinds.get(kind) {
+            Some(KindFactors { all, bounds }) => {
+                bounds.get(bound).copied().unwrap_or_else(|| (all * of_bound.unwrap_or(*all)).sqrt())
+            }
+            None => of_bound.unwrap_or(self.common),
+        }
+    }
+}
+
+impl HostTranslation {
     pub fn widen_half_width(&self, log_width: f64) -> f64 {
         (log_width.powi(2) + self.extra_variance).sqrt()
     }

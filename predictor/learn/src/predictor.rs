@@ -164,8 +164,8 @@ impl Prediction {
         }
         let factor = match self.basis {
             // With a mean factor, a lower bound would exceed the times of about half of the operators.
-            Basis::Bound => host.find_factor(kind, self.bound).min(host.distance.low),
-            Basis::Learned | Basis::Extrapolated => host.find_factor(kind, self.bound),
+            Basis::Bound => host.factors.find_factor(kind, self.bound).min(host.distance.low),
+            Basis::Learned | Basis::Extrapolated => host.factors.find_factor(kind, self.bound),
         };
         let times = [
             &mut self.time_ns,
