@@ -125,8 +125,8 @@ fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
         let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
         let share = 100.0 * uncertain as f64 / all as f64;
         text.push_str(&format!(
-            "; {uncertain} of {all} medians ({share:.0} %) have an uncertainty above {percent} %; a quieter machine \
-             or more `--visits` would reduce it"
+            "; {uncertain} of {all} medians ({share:.0} %) are not known to {percent} %; a quieter machine or more \
+             `--visits` would help"
         ));
     }
     if let Some(what) = done.load.and_then(|load| load.describe_disturbance()) {

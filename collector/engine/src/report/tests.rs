@@ -60,7 +60,7 @@ fn unknown_values_are_shown_as_unknown() {
     assert_eq!((summary.total_ns, summary.total_spread, summary.uncertain_share), (4000.0, None, 0.75));
     let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(!text.contains("0.0 %"), "{text}");
-    assert!(text.contains("4.00 µs ± –\n75.0 % of the total are medians with an uncertainty above 10 %"), "{text}");
+    assert!(text.contains("4.00 µs ± –\n75.0 % of the total are medians that are not known to 10 %"), "{text}");
     assert!(text.contains("25.0 %        –"), "a share is not known where the rest is not\n{text}");
 }
 

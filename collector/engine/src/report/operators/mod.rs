@@ -334,7 +334,7 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
     }
     if summary.uncertain_share > 0.0 {
         let (share, known) = (format_percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
-        text.push_str(&format!("\n{share} of the total are medians with an uncertainty above {known} %"));
+        text.push_str(&format!("\n{share} of the total are medians that are not known to {known} %"));
     }
     if summary.simulated.is_none() {
         text.push_str(match summary.rows.iter().any(|row| row.attempts > 1) {

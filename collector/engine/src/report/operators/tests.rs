@@ -76,7 +76,7 @@ fn at_60_columns() {
             columns omitted for lack of width: ×, threads, GFLOP/s, ±
             share, default, best schedule, where it differs
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of the total are medians with an uncertainty above 10 %
+            1.6 % of the total are medians that are not known to 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -98,7 +98,7 @@ fn at_80_columns() {
             columns omitted for lack of width: GFLOP/s, ± share, default, best schedule,
             where it differs
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of the total are medians with an uncertainty above 10 %
+            1.6 % of the total are medians that are not known to 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -121,7 +121,7 @@ fn at_120_columns() {
             dense f32[1,512]          1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %   1.2 %        –  default
             w[1000,512] +bias
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of the total are medians with an uncertainty above 10 %
+            1.6 % of the total are medians that are not known to 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -139,7 +139,7 @@ fn at_180_columns() {
             +relu                                                                                                                            tile_x=2 tile_y=2
             dense f32[1,512] w[1000,512] +bias                    1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %    1.2 %        –  default
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of the total are medians with an uncertainty above 10 %
+            1.6 % of the total are medians that are not known to 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
