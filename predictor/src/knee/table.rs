@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use samples::statistics::median;
 use samples::table::ThreadCurve;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableKnee {
@@ -40,13 +40,16 @@ pub fn find_table_knee(
     most_probes: Option<usize>,
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
+    let known: BTreeSet<&str> =
+        curves.iter().filter(|curve| curve.operator == operator).map(|curve| curve.device.as_str()).collect();
+    let device = match models::names::resolve_device(known.iter().copied(), device) {
+        Ok(found) => found,
+        // A new device is answered up to a stated number of threads.
+        Err(problem) if most_threads.is_none() && !known.is_empty() => return Err(Error::Query(problem)),
+        Err(_) => device,
+    };
     let times = measured_times(curves, operator, device)?;
     let mut rows: BTreeMap<u32, f64> = times.iter().map(|(at, times)| (*at, median(&mut times.clone()))).collect();
-    // A new device is answered up to a stated number of threads.
-    if rows.is_empty() && most_threads.is_none() {
-        let known = curves.iter().filter(|curve| curve.operator == operator).map(|curve| curve.device.as_str());
-        return Err(Error::unknown_name("device", device, known));
-    }
     let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
     if let Some(most) = most_threads {
         rows.retain(|count, _| *count <= most);
@@ -163,6 +166,12 @@ mod tests {
         assert!(first.contains("measure it with"), "{first}");
         let unknown = find_table_knee(&curves, "net", "newer", None, None).expect_err("no device").to_string();
         assert!(unknown.contains("unknown device `newer`"), "{unknown}");
+        let named = [curve("net", "Vendor 7260 (x64 cores)", &other), curve("net", "Vendor 5220", &other)];
+        let by_word = find_table_knee(&named, "net", "7260", None, None).expect("a word of one device");
+        let by_name = find_table_knee(&named, "net", "Vendor 7260 (x64 cores)", None, None).expect("its name");
+        assert_eq!(format!("{by_word:?}"), format!("{by_name:?}"));
+        let several = find_table_knee(&named, "net", "vendor", None, None).expect_err("two devices").to_string();
+        assert!(several.contains("matches several devices"), "{several}");
         let unknown = find_table_knee(&curves, "nets", "new", None, None).expect_err("no operator").to_string();
         assert!(unknown.contains("net"), "{unknown}");
     }
