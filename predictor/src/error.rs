@@ -14,6 +14,9 @@ pub enum Error {
     Data(String),
     #[error("{0}")]
     Query(String),
+    /// A valid query outside of the training data.
+    #[error("{0}")]
+    Outside(String),
     #[error("{0}")]
     Probe(String),
 }

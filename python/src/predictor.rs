@@ -71,15 +71,20 @@ impl Predictor {
         extrapolate: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let usual = Setting { device, threads, extrapolate, ..Setting::default() };
+        let row_error = |place: usize, problem: &str| Error::new_err(format!("row {place}: {problem}"));
         let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
-            let row_error = |problem: String| Error::new_err(format!("row {place}: {problem}"));
             let cells =
                 row.iter().map(|(name, value)| Ok((name.extract()?, read_cell(&value)?))).collect::<PyResult<_>>();
-            let cells: Vec<(String, Cell)> = cells.map_err(|error| row_error(error.value(py).to_string()))?;
-            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| row_error(error.to_string()))
+            let cells: Vec<(String, Cell)> = cells.map_err(|error| row_error(place, &error.value(py).to_string()))?;
+            queries::parse_row(&cells, &usual, self.mapping.as_ref())
+                .map_err(|error| row_error(place, &error.to_string()))
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
         let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
+        let is_invalid = |answer: &&predictor::Result<_>| !matches!(answer, Ok(_) | Err(predictor::Error::Outside(_)));
+        if let Some((place, Err(error))) = answers.iter().enumerate().find(|(_, answer)| is_invalid(answer)) {
+            return Err(row_error(place, &error.to_string()));
+        }
         let number = |value: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
             answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, value)).collect()
         };

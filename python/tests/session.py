@@ -86,11 +86,13 @@ def alone():
     assert near == one and math.isnan(far["time_ns"]) and "`k`: 90000, training range" in far["reasons"][0], far
     forced = predictor.predict(FAR, extrapolate=True)
     assert forced["time_ns"] > one["time_ns"] and "90000, training range" in forced["reasons"][0], forced
-    assert "give a device" in predictor.predict(TEXT)["reasons"][0]
-    assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 
     # Invalid queries raise an error that names the row and the reason.
     assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")
+    assert "give a device" in refusal(TEXT) and "unknown device `other`" in refusal([GIVEN, TEXT], device="other")
+    assert refusal([TEXT, {**GIVEN, "threads": 0}], device="small").startswith("row 1: invalid number of threads 0")
+    assert refusal(TEXT, device="small", threads=1.5).startswith("row 0: invalid number of threads 1.5")
+    assert "its knobs are unknown" in refusal({**GIVEN, "knob.nosuch": 7})
     assert "the row has no `op`" in refusal({"b": 3})
     assert "unknown column `colour`" in refusal({**GIVEN, "colour": 1})
     assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})

@@ -389,7 +389,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<Asked<'_>>>) -> Vec
                 let prediction = translate_to_host(predictor, &setting, &operator.name, prediction);
                 at_level(predictor, &setting, operator, prediction)
             }
-            Some(_) => Err(Error::Query(format!(
+            Some(_) => Err(Error::Outside(format!(
                 "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
                 operator.text,
                 prediction.outside.join("; ")
