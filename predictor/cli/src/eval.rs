@@ -37,7 +37,7 @@ Examples:
 pub struct Eval {
     #[command(flatten)]
     pub data: Data,
-    /// What is held out: P0, P1, P1x, P1m, P2, P2f, P3, P4, P5 or K
+    /// Protocol (held-out data): P0, P1, P1x, P1m, P2, P2f, P3, P4, P5 or K
     ///
     /// P0: nothing (repeatability of measurements). P1: shapes. P1x: the largest shapes. P1m: shapes that occur in
     /// models. P2: models. P2f: families of models. P3: devices. P4: devices except a few measurements. P5: shapes,
