@@ -1,8 +1,7 @@
-"""Times products and convolutions in PyTorch, which asks cuBLAS and cuDNN, beside what `opcollect run --json` measured.
+"""Times products and convolutions in PyTorch, which uses cuBLAS and cuDNN, for comparison with the times of `opcollect run --json`.
 
-The ratio is PyTorch's time over that of the best schedule: 1 is as fast, 0.5 half as fast. Times are medians by CUDA's
-events over batches of runs on warm data. Both sides compute with the same precision: PyTorch is allowed tf32 where the
-best schedule uses it, and only there.
+The ratio is PyTorch's time over that of the best schedule: 1 is as fast, 0.5 half as fast. Times are medians by CUDA's events over
+batches of runs on warm data. Both compute with the same precision: PyTorch may use tf32 only if the best schedule does.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Imports networks with random weights from several formats, and compares what they compute with PyTorch.
+"""Imports networks with random weights from several formats, and compares their results with PyTorch.
 
 Each network is saved by `torch.export` (pt2), as TorchScript (traced), and as ONNX by both of PyTorch's exporters (dynamo, script).
-`opcollect graph --onnx` imports a file and writes the graph that it holds, which ONNX Runtime runs on the inputs of the network. Of
-ten networks, the forms of ONNX Runtime's optimiser and quantisers are compared with what ONNX Runtime makes of the same file.
+`opcollect graph --onnx` imports a file and writes its graph, which ONNX Runtime runs on the inputs of the network. For ten
+networks, files of ONNX Runtime's optimiser and quantisers are imported as well, and compared with ONNX Runtime's results.
 Nothing is downloaded.
 """
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes whole networks with random weights as ONNX files, and what ONNX Runtime makes of them.
+"""Writes whole networks with random weights as ONNX files, and the results of ONNX Runtime for them.
 
 Usage: onnx_models.py OUT [NAME[-OPSET]…], with torch, torchvision, transformers, onnx, onnxscript and onnxruntime installed.
 Each case is a folder like those of scripts/onnx_cases.py: NAME/model.onnx and NAME/test_data_set_0/*.pb. Nothing is
-downloaded. Named `attention`, small networks are made, those of tests/onnx-attention.
+downloaded. The name `attention` stands for the small networks of tests/onnx-attention.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
 """Runs the workspace's test programs side by side: test_programs.py MESSAGES [FAILED…]
 
-MESSAGES is what `cargo test --no-run --message-format=json` printed. FAILED names checks that have failed before.
+MESSAGES is what `cargo test --no-run --message-format=json` printed. FAILED are names of checks that have already failed.
 
 `cargo test` runs one program at a time. Many of these programs wait for workers, timers and servers, so further
 programs use the processor meanwhile. Output is printed per program, when it has ended; all programs run even if some fail.

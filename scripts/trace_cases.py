@@ -1,4 +1,4 @@
-"""Writes traces with the profilers of others, and what those say of them, for the tests of our readers.
+"""Writes traces of other profilers, with their own summaries, for the tests of our readers.
 
 usage: python scripts/trace_cases.py torch|onnxruntime FOLDER
 

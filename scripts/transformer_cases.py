@@ -1,9 +1,8 @@
-"""Writes tiny transformers with random weights, and what the published library makes of them.
+"""Writes tiny transformers with random weights, and the results of the published library for them.
 
-Usage: transformer_cases.py OUT [FAMILY…], with torch, transformers and safetensors installed. Each family gets a folder
-with its configuration and weights, as published models have them but small, and a file per phase with the tensors that
-go in (by the name of the input) and come out (`output.0` and so on). Weights are 16 bits wide in the files, to keep
-them small; everything is computed with 32 bits.
+Usage: transformer_cases.py OUT [FAMILY…], with torch, transformers and safetensors installed. Each family gets a folder with its
+configuration and weights, like published models but small, and a file per phase with the input tensors (by the name of the input)
+and the output tensors (`output.0` and so on). Weights in the files have 16 bits, to keep them small; all computations use 32 bits.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Packs the one wheel of everything; `scripts/wheel` builds its programs and calls this.
+"""Packs the wheel of all programs and packages; `scripts/wheel` builds its programs and calls this script.
 
 It contains the programs `opcollect`, `opcollect-worker`, `opcollect-board` and `oppredict`, the Python packages `opcollect` and
-`oppredict`, and datasets/published. TVM, NVRTC and XGBoost are its pinned dependencies, which pip installs beside it. Prints the
-path of the wheel. A wheel is a zip with four files that describe it; that is less than a tool to install and pin. It runs on
-machines of the same processor family whose C library is not older than that of this one.
+`oppredict`, and datasets/published. TVM, NVRTC and XGBoost are pinned dependencies, which pip installs beside it. Prints the path
+of the wheel. A wheel is a zip file with four files of metadata, which is simpler than another tool to install and pin. It runs on
+machines of the same processor family with the same or a newer C library.
 """
 
 import argparse

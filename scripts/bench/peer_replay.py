@@ -1,9 +1,8 @@
 """Builds and times saved schedules with TVM's own MetaSchedule builder and runner, and prints one JSON line.
 
-This is the peer that `scripts/bench/collect` compares with: the code that tuning from Python runs for every batch of
-candidates, on schedules that were found before, so that both sides do the same work. A file of 64 candidates is one
-batch, as many as MetaSchedule builds at once by default. Its builder starts fresh processes for every batch, and they
-import TVM and its tensor intrinsics, so that is part of a batch's time here as it is there.
+`scripts/bench/collect` compares with this peer: it is the code that tuning from Python runs for each batch of candidates, here with
+saved schedules, so that both programs do the same work. A file of 64 candidates is one batch, the default of MetaSchedule. Its
+builder starts new processes for each batch, which import TVM and its tensor intrinsics; this is part of the measured time.
 
 A trace file has a header line (`op`) and then one line per candidate (`i`, `trace`).
 """

@@ -1,8 +1,8 @@
 """Tunes operators with TVM's MetaSchedule from Python, and prints one JSON line: the best time after every trial.
 
-This is the peer that `scripts/bench/search` compares with: `tune_tasks` with its default space, strategy, cost model and batch of
-64, its own builder and runner. Of several operators its scheduler by gradients says who gets the next batch. A trial is a
-candidate that was built and timed, or failed. Seconds are counted from the call.
+`scripts/bench/search` compares with this peer: `tune_tasks` with its default space, strategy, cost model and batch of 64, its own
+builder and runner. Its gradient scheduler selects the operator of the next batch. A trial is a candidate that was built and timed,
+or failed. Seconds are counted from the call.
 """
 
 import argparse
