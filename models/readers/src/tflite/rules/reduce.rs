@@ -3,9 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{
-    ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, LpNorm, Lrn, Op, Reduce, ReduceOp, Softmax,
-};
+use models::operators::{ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, Lrn, Op, Reduce, ReduceOp, Softmax};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -116,8 +114,13 @@ pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
     if call.read_activation(0)? != Activation::None {
         return unsupported("an activation after a normalisation");
     }
+    /// Smallest norm that the interpreter divides by.
+    const LEAST_NORM: f64 = 1e-6;
     let x = call.real(0)?;
-    Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
+    let axes = vec![call.emit.rank(x)? as i64 - 1];
+    let norm = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[x])?;
+    let norm = call.emit.binary_with(BinaryOp::Max, norm, LEAST_NORM)?;
+    Ok(vec![call.emit.binary(BinaryOp::Div, x, norm)?])
 }
 
 /// Emits local response normalisation over `radius` channels on either side. Alpha is not divided by their count.
