@@ -151,6 +151,34 @@ fn a_wrong_csv_is_named() {
 }
 
 #[test]
+fn a_wrong_csv_row_is_named_by_its_line() {
+    let line = |bytes: &[u8]| {
+        let message = read_bytes(Format::Csv, bytes).unwrap_err().to_string();
+        let (_, place) = message.split_once("records.csv, line ").unwrap();
+        place.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    // The second row has the wrong cell.
+    let text = String::from_utf8(edited_csv(|text| {
+        let last = text.rfind("990.0").unwrap();
+        format!("{}many{}", &text[..last], &text[last + 5..])
+    }))
+    .unwrap();
+    assert_eq!(line(text.as_bytes()), 3);
+    assert_eq!(line(text.trim_end().as_bytes()), 3);
+    assert_eq!(line(text.replace('\n', "\r\n").as_bytes()), 3);
+    assert_eq!(line(text.replace('\n', "\n\n").as_bytes()), 5);
+    assert_eq!(line(text.replace('\n', "\r\n\r\n").as_bytes()), 5);
+    // Cells with line ends, also over several reads of the file.
+    let long = format!("\"{}\"", "a line\r\n".repeat(10_000));
+    let (header, rows) = text.split_once('\n').unwrap();
+    let place = header.split(',').position(|name| name == "op_name").unwrap();
+    let mut cells: Vec<&str> = rows.lines().next().unwrap().splitn(place + 2, ',').collect();
+    cells[place] = &long;
+    let text = format!("{header}\r\n{}\r\n{}", cells.join(","), rows.lines().nth(1).unwrap());
+    assert_eq!(line(text.as_bytes()), 10_003);
+}
+
+#[test]
 fn csv_may_order_and_drop_columns() {
     let text = "key,schema_version,attempt,run_id,started_at_us,task_hash,op_kind,op_name,op_text,target,host,host_class,\
         source,outcome,reason,n,samples_ns,program_version\n\

@@ -12,6 +12,7 @@ use crate::record::key::excerpt;
 use crate::record::serial::{missing_column, unknown_column};
 use crate::record::table::Column;
 use crate::record::table::{COLUMNS, ColumnId, Record};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -103,7 +104,8 @@ pub struct CsvReader {
 impl CsvReader {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<CsvReader> {
-        let source = Bounded { source: super::open_buffered(path)?, left: MAX_LINE_BYTES };
+        let lines = LineStarts { is_line_start: true, ..LineStarts::default() };
+        let source = Bounded { source: super::open_buffered(path)?, left: MAX_LINE_BYTES, lines };
         let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(source);
         let mut row = csv::StringRecord::new();
         let columns = rows
@@ -115,7 +117,10 @@ impl CsvReader {
     }
 
     fn read_record(&mut self) -> std::result::Result<Option<Record>, RowError> {
-        self.rows.get_mut().left = MAX_LINE_BYTES;
+        let start = self.rows.position().byte();
+        let source = self.rows.get_mut();
+        source.left = MAX_LINE_BYTES;
+        source.lines.skip_before(start);
         if !self.rows.read_record(&mut self.row).map_err(|error| row_error(&error))? {
             return Ok(None);
         }
@@ -130,7 +135,7 @@ impl CsvReader {
 
 impl RecordReader for CsvReader {
     fn record_position(&self) -> (RowUnit, u64) {
-        (RowUnit::Line, self.row.position().map_or(0, csv::Position::line))
+        (RowUnit::Line, self.rows.get_ref().lines.record_line())
     }
 }
 
@@ -205,6 +210,53 @@ fn row_error(error: &csv::Error) -> RowError {
 struct Bounded<R> {
     source: R,
     left: usize,
+    lines: LineStarts,
+}
+
+/// Numbers of the lines that are not empty. The CSV reader's own position of a row counts neither empty lines before
+/// the row nor, in files with CRLF, the end of the line before it.
+#[derive(Default)]
+struct LineStarts {
+    /// Byte offset and line number of each start, from the current row to the last byte read.
+    starts: VecDeque<(u64, u64)>,
+    /// Number of bytes read.
+    bytes: u64,
+    /// Number of line feeds read.
+    feeds: u64,
+    is_line_start: bool,
+}
+
+impl LineStarts {
+    /// Drops the starts before a row's first byte.
+    fn skip_before(&mut self, byte: u64) {
+        let earlier = self.starts.iter().take_while(|(start, _)| *start < byte).count();
+        self.starts.drain(..earlier);
+    }
+
+    /// Returns the line of the current row, or the last line at the end of the file.
+    fn record_line(&self) -> u64 {
+        self.starts.front().map_or(self.feeds + 1, |(_, line)| *line)
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        // The CSV reader has consumed all earlier bytes, so later starts lie inside the current row.
+        self.starts.truncate(1);
+        for (byte, offset) in bytes.iter().zip(self.bytes..) {
+            match byte {
+                b'\n' => {
+                    self.feeds += 1;
+                    self.is_line_start = true;
+                }
+                b'\r' => self.is_line_start = true,
+                _ if self.is_line_start => {
+                    self.starts.push_back((offset, self.feeds + 1));
+                    self.is_line_start = false;
+                }
+                _ => {}
+            }
+        }
+        self.bytes += bytes.len() as u64;
+    }
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -215,6 +267,7 @@ impl<R: Read> Read for Bounded<R> {
         let most = buffer.len().min(self.left);
         let read = self.source.read(&mut buffer[..most])?;
         self.left -= read;
+        self.lines.add_bytes(&buffer[..read]);
         Ok(read)
     }
 }

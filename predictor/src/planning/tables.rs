@@ -1,6 +1,7 @@
 //! Tables with times from other sources: one line per operator, one column per device.
 
 use crate::error::{Error, Result};
+use report::format_count;
 use samples::text::{file_label, read_bounded};
 use std::path::Path;
 
@@ -36,6 +37,16 @@ pub(super) fn repeated_device(devices: &[String]) -> Option<&String> {
     devices.iter().enumerate().find(|(place, device)| devices[..*place].contains(device)).map(|(_, device)| device)
 }
 
+/// Returns the line of the text in which a row starts. The position of a row may be before the line feed of the previous
+/// row, and before empty lines.
+fn line_number(text: &str, row: &csv::StringRecord) -> usize {
+    let position = row.position().map_or(0, |position| position.byte() as usize);
+    let is_text = |byte: &u8| !matches!(byte, b'\r' | b'\n');
+    let bytes = text.as_bytes();
+    let start = bytes[position..].iter().position(is_text).map_or(bytes.len(), |skipped| position + skipped);
+    1 + bytes[..start].iter().filter(|byte| **byte == b'\n').count()
+}
+
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -59,18 +70,21 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     let mut table = TimesTable { devices, ..TimesTable::default() };
     for line in lines {
         let line = line?;
-        let number = line.position().map_or(0, csv::Position::line);
+        let number = || line_number(text, &line);
         let name = line.get(0).unwrap_or_default();
         if line.len() != table.devices.len() + 1 {
             let found = line.len() - 1;
             return Err(format!(
-                "line {number}: {found} times for {} devices; a name with commas needs quotes",
-                table.devices.len()
+                "line {}: {} for {}; a name with commas needs quotes",
+                number(),
+                format_count(found as u64, "time"),
+                format_count(table.devices.len() as u64, "device")
             ));
         }
         let time = |(cell, device): (&str, &String)| match cell.parse::<f64>() {
             Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
             _ => {
+                let number = number();
                 Err(format!("line {number}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds"))
             }
         };
@@ -96,13 +110,15 @@ mod tests {
             ("operator,cpu,cpu\nx,1,2\n", "names the device `cpu` twice"),
             ("operator,cpu,\nx,1,2\n", "a device without a name"),
             ("a,10,20\nb,30,5\n", "the first line has the number `10` instead of a device"),
-            ("operator,cpu\nconv f32[1,3],5\n", "line 2: 2 times for 1 devices; a name with commas needs quotes"),
+            ("operator,cpu\nconv f32[1,3],5\n", "line 2: 2 times for 1 device; a name with commas needs quotes"),
             ("", "the table is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),
             ("operator,cpu\nx,-1\n", "line 2: `-1` is not a valid time of `x` on `cpu`"),
-            ("operator,cpu,gpu\nx,1\n", "line 2: 1 times for 2 devices"),
-            ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 devices"),
+            ("operator,cpu\r\nx,1\r\ny,0\r\n", "line 3: `0` is not"),
+            ("operator,cpu\n\n\nx,0\n", "line 4: `0` is not"),
+            ("operator,cpu,gpu\nx,1\n", "line 2: 1 time for 2 devices"),
+            ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 device"),
         ] {
             let refused = parse_table(text).expect_err("no table");
             assert!(refused.contains(wanted), "{refused}");
