@@ -34,6 +34,13 @@ fn read_text(text: &str) -> Imported {
     read(&path)
 }
 
+fn read_failure(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.json");
+    std::fs::write(&path, text).expect("it can be written");
+    import::read_profile(&path, &ImportBounds::of_memory(1)).expect_err("there is no profile").to_string()
+}
+
 fn row<'a>(averages: &'a Averages, name: &str) -> &'a AverageRow {
     averages.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row `{name}`"))
 }
@@ -147,8 +154,7 @@ fn only_children_of_the_same_name_are_merged() {
 
 #[test]
 fn unreadable_events_are_counted_and_others_are_kept() {
-    let imported = read_text(
-        "[{\"ph\":\"X\",\"name\":\"good\",\"ts\":1,\"dur\":2},
+    let text = "[{\"ph\":\"X\",\"name\":\"good\",\"ts\":1,\"dur\":2},
         {\"ph\":\"X\",\"name\":\"no length\",\"ts\":1},
         {\"ph\":\"X\",\"name\":\"no time\",\"dur\":1},
         {\"ph\":\"X\",\"name\":\"a \u{1} control character\",\"ts\":1,\"dur\":2},
@@ -158,13 +164,23 @@ fn unreadable_events_are_counted_and_others_are_kept() {
         {\"ph\":\"B\",\"name\":\"begun\",\"ts\":5,\"pid\":\"p\",\"tid\":{}},
         {\"ph\":\"E\",\"ts\":9.5,\"pid\":\"p\",\"tid\":{}},
         {\"ph\":\"b\",\"name\":\"asynchronous\",\"ts\":5},
-        {\"ph\":\"X\",\"name\":\"cut",
-    );
+        {\"ph\":\"X\",\"name\":\"cut";
+    let imported = read_text(text);
     let names = imported.profile.operators.iter().map(|operator| operator.name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["good", "begun"]);
     let found = &imported.found;
     assert_eq!((found.malformed, found.ignored, found.is_cut), (10, 1, true), "{:?}", found.examples);
-    assert!(found.examples[0].starts_with("at byte "), "{}", found.examples[0]);
+    let at = |part: &str| text.find(part).expect("the text has the record");
+    let expected = [
+        format!("at byte {}: slice without a valid duration", at("{\"ph\":\"X\",\"name\":\"no length")),
+        format!("at byte {}: event without a valid time `ts`", at("{\"ph\":\"X\",\"name\":\"no time")),
+        format!("at byte {}: the event is not valid JSON", at("{\"ph\":\"X\",\"name\":\"a \u{1}")),
+    ];
+    assert_eq!(found.examples[..3], expected);
+    let none = read_failure("[\n 42,{\"ts\":1,\"ts\":2}]");
+    assert!(none.ends_with("; at byte 3: the event is not a JSON object"), "{none}");
+    let none = read_failure("[{\"ts\":1,\"ts\":2}]");
+    assert!(none.ends_with("; at byte 1: event with several `ts`"), "{none}");
 }
 
 #[test]

@@ -105,18 +105,16 @@ pub fn read_events(
 ) -> Result<Result<TraceContents, Full>, std::io::Error> {
     let mut frames = Frames::new(input, LISTS);
     let (mut found, mut tracks) = (TraceContents::default(), ChromeTracks::default());
-    loop {
-        let offset = frames.offset();
-        match frames.take_next()? {
-            None => break,
-            Some(Frame::Record(bytes)) => match read_record(bytes, &mut found, &mut tracks, take) {
+    while let Some((offset, frame)) = frames.take_next()? {
+        match frame {
+            Frame::Record(bytes) => match read_record(bytes, &mut found, &mut tracks, take) {
                 Ok(()) => {}
                 Err(RecordError::Skip(why)) => found.skip_record(offset, why),
                 Err(RecordError::Full(full)) => return Ok(Err(full)),
             },
-            Some(Frame::Member(name, value)) => keep_member(&mut found, name, value),
-            Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
-            Some(Frame::Cut) => {
+            Frame::Member(name, value) => keep_member(&mut found, name, value),
+            Frame::Long(length) => found.skip_record(offset, format!("a record of more than {length} bytes")),
+            Frame::Cut => {
                 found.is_cut = true;
                 found.skip_record(offset, "the text is not valid JSON: it is truncated or continues after its end");
             }
@@ -148,6 +146,19 @@ impl From<Full> for RecordError {
     }
 }
 
+/// Parses an event, or describes in terms of the format why it is unreadable: the position in serde's message counts
+/// from the start of the event.
+fn parse_event(bytes: &[u8]) -> Result<Raw<'_>, String> {
+    if !bytes.starts_with(b"{") {
+        return Err("the event is not a JSON object".to_owned());
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        let text = error.to_string();
+        let repeated = text.strip_prefix("duplicate field `").and_then(|rest| rest.split_once('`'));
+        repeated.map_or("the event is not valid JSON".to_owned(), |(name, _)| format!("event with several `{name}`"))
+    })
+}
+
 fn read_record(
     bytes: &[u8],
     found: &mut TraceContents,
@@ -155,7 +166,7 @@ fn read_record(
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<(), RecordError> {
     let skip = |why: &str| RecordError::Skip(why.to_owned());
-    let raw: Raw<'_> = serde_json::from_slice(bytes).map_err(|error| RecordError::Skip(error.to_string()))?;
+    let raw = parse_event(bytes).map_err(RecordError::Skip)?;
     let phase = raw.ph.0.as_ref();
     if phase == "M" {
         return name_track(&raw, found, tracks).ok_or_else(|| skip("too many tracks"));

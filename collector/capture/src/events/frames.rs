@@ -25,6 +25,8 @@ pub struct Frames<R> {
     buffer: Vec<u8>,
     start: usize,
     offset: u64,
+    /// Offset of the first byte of the current frame.
+    frame_offset: u64,
     is_over: bool,
     state: State,
     name: Vec<u8>,
@@ -109,25 +111,36 @@ impl Scan {
 impl<R: Read> Frames<R> {
     pub fn new(input: R, lists: &'static [&'static str]) -> Frames<R> {
         let buffer = Vec::with_capacity(PIECE);
-        Frames { input, lists, buffer, start: 0, offset: 0, is_over: false, state: State::Before, name: Vec::new() }
+        Frames {
+            input,
+            lists,
+            buffer,
+            start: 0,
+            offset: 0,
+            frame_offset: 0,
+            is_over: false,
+            state: State::Before,
+            name: Vec::new(),
+        }
     }
 
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
-        Ok(self.find_frame()?.map(|found| match found {
+    /// Returns the next frame and the byte offset of its beginning, or `None` at the end.
+    pub fn take_next(&mut self) -> std::io::Result<Option<(u64, Frame<'_>)>> {
+        let Some(found) = self.find_frame()? else { return Ok(None) };
+        let frame = match found {
             FrameRange::Record(from, to) => Frame::Record(&self.buffer[from..to]),
             FrameRange::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
             FrameRange::Long(length) => Frame::Long(length),
             FrameRange::Cut => Frame::Cut,
-        }))
+        };
+        Ok(Some((self.frame_offset, frame)))
     }
 
     fn find_frame(&mut self) -> std::io::Result<Option<FrameRange>> {
         loop {
-            match (self.state, self.peek_byte()?) {
+            let next = self.peek_byte()?;
+            self.frame_offset = self.offset;
+            match (self.state, next) {
                 (State::After, _) | (State::Before | State::Closed, None) => return Ok(None),
                 // A bare list may lack its end, an object may not.
                 (State::InList(false), None) => {
@@ -309,13 +322,13 @@ mod tests {
         // There are no more frames than bytes, which detects endless loops.
         for _ in 0..=text.len() + 1 {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            match frames.take_next().expect("memory can be read") {
-                None => return found,
-                Some(Frame::Record(bytes)) => found.push(text(bytes)),
-                Some(Frame::Member(name, value)) => found.push(format!("{}={}", text(name), text(value))),
-                Some(Frame::Long(length)) => found.push(format!("long {length}")),
-                Some(Frame::Cut) => found.push("cut".to_owned()),
-            }
+            let Some((_, frame)) = frames.take_next().expect("memory can be read") else { return found };
+            found.push(match frame {
+                Frame::Record(bytes) => text(bytes),
+                Frame::Member(name, value) => format!("{}={}", text(name), text(value)),
+                Frame::Long(length) => format!("long {length}"),
+                Frame::Cut => "cut".to_owned(),
+            });
         }
         panic!("frames of {} bytes do not end", text.len());
     }
@@ -346,6 +359,17 @@ mod tests {
         ] {
             let found = frames(text.as_bytes(), usize::MAX);
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_offset_of_a_frame_is_that_of_its_first_byte() {
+        for (text, expected) in
+            [("[ 42,\n {}]", vec![2, 7]), (r#"{"a": 1, "events": [ {}, {"#, vec![1, 21, 25]), ("[{}] x", vec![1, 5])]
+        {
+            let mut frames = Frames::new(text.as_bytes(), &["events"]);
+            let next = || frames.take_next().expect("memory can be read").map(|(offset, _)| offset);
+            assert_eq!(std::iter::from_fn(next).collect::<Vec<_>>(), expected, "{text}");
         }
     }
 

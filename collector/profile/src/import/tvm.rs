@@ -35,30 +35,29 @@ pub fn read_report(path: &Path) -> Result<Option<(TvmReport, TraceContents)>, ca
 pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, TraceContents)> {
     let mut frames = Frames::new(input, &[CALLS]);
     let (mut report, mut found) = (TvmReport::default(), TraceContents::default());
-    loop {
-        let offset = frames.offset();
-        match frames.take_next()? {
-            None => break,
-            Some(Frame::Record(bytes)) => match serde_json::from_slice::<Metrics>(bytes) {
+    while let Some((offset, frame)) = frames.take_next()? {
+        match frame {
+            Frame::Record(bytes) => match serde_json::from_slice::<Metrics>(bytes) {
                 Ok(_) if report.calls.len() >= MAX_CALLS => found.skip_record(offset, "too many calls"),
                 Ok(call) => {
                     found.events += 1;
                     report.calls.push(call);
                 }
-                Err(error) => found.skip_record(offset, error),
+                Err(_) => found.skip_record(offset, "the record is not a call of TVM's report"),
             },
-            Some(Frame::Member(name, value)) => {
+            Frame::Member(name, value) => {
                 let read = match name {
                     b"device_metrics" => serde_json::from_slice(value).map(|metrics| report.device_metrics = metrics),
                     b"configuration" => serde_json::from_slice(value).map(|values| report.configuration = values),
                     _ => Ok(()),
                 };
-                if let Err(error) = read {
-                    found.skip_record(offset, error);
+                if read.is_err() {
+                    let name = String::from_utf8_lossy(name);
+                    found.skip_record(offset, format!("the member `{name}` is not that of TVM's report"));
                 }
             }
-            Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
-            Some(Frame::Cut) => {
+            Frame::Long(length) => found.skip_record(offset, format!("a record of more than {length} bytes")),
+            Frame::Cut => {
                 found.is_cut = true;
                 found.skip_record(offset, "the text is not valid JSON: it is truncated or continues after its end");
             }
