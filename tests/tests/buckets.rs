@@ -124,6 +124,10 @@ fn a_bucket_stores_parts_once_and_returns_them() {
     refused(&server.may_not, place, "AccessDenied (status 403)");
     refused(&(server.may.0.clone(), "wrong".to_owned()), place, "SignatureDoesNotMatch (status 403)");
     refused(&server.may, "s3://no-such-bucket", "NoSuchBucket (status 404)");
+    for (keys, place) in [(&server.may, "s3://no-such-bucket"), (&server.may_not, place)] {
+        run(server.command(&bench, keys, &format!("dataset pull --store new {place}"))).expect(3);
+        assert!(!bench.path("new").exists(), "a failed pull creates no store");
+    }
     let sink = server.command(&bench, &server.may_not, &format!("{FEW} --store store --sink {place} --json"));
     let ran = run(sink).expect(1);
     assert!(ran.stderr.contains("AccessDenied"), "a sink without rights delays and loses nothing\n{ran}");

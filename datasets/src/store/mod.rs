@@ -183,7 +183,8 @@ impl Store {
         Ok(store)
     }
 
-    fn check_place(root: &Path) -> Result<Option<Store>> {
+    /// Returns the store in a folder, or `None` if a store can be created there.
+    pub fn check_place(root: &Path) -> Result<Option<Store>> {
         if root.join(MARKER).exists() {
             return Store::open(root).map(Some);
         }

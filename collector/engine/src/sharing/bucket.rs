@@ -125,11 +125,14 @@ impl<'a> BucketClient<'a> {
         Ok(counts)
     }
 
-    /// Downloads the objects that a store lacks, and discards those whose content does not match their name.
-    pub fn pull(&self, store: &Store, observer: &dyn Observer) -> Result<ObjectCounts> {
-        let here: BTreeSet<String> = shared_files(store.root())?.into_iter().collect();
+    /// Downloads the objects that a store lacks, and discards those whose content does not match their name. The store
+    /// is created, if needed, once the list and the first object were received.
+    pub fn pull(&self, root: &Path, observer: &dyn Observer) -> Result<ObjectCounts> {
+        Store::check_place(root).map_err(store_failure)?;
+        let names = self.list_objects()?;
+        let here: BTreeSet<String> = shared_files(root)?.into_iter().collect();
         let mut counts = ObjectCounts::default();
-        for name in self.list_objects()? {
+        for name in names {
             if here.contains(&name) {
                 counts.known += 1;
                 continue;
@@ -140,7 +143,10 @@ impl<'a> BucketClient<'a> {
             let above = file.parent().unwrap_or(folder.path());
             std::fs::create_dir_all(above).map_err(Failure::environment)?;
             self.download_object(&name, &file)?;
-            let merged = store.merge_with(&staged, &wrong_schedule).map_err(store_failure)?;
+            let merged = Store::create(root)
+                .map_err(store_failure)?
+                .merge_with(&staged, &wrong_schedule)
+                .map_err(store_failure)?;
             match merged.damage.first() {
                 None => counts.new += 1,
                 Some(damage) => {
@@ -150,6 +156,7 @@ impl<'a> BucketClient<'a> {
                 }
             }
         }
+        Store::create(root).map_err(store_failure)?;
         Ok(counts)
     }
 

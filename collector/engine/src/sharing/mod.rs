@@ -111,12 +111,14 @@ pub fn push_sealed(store: &Store, address: &str, transfer: &Transfer<'_>) -> Res
 
 /// Copies the records of a folder or a bucket into a store, which is created if needed.
 pub fn pull_store(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
-    let create = || Store::create(store).map_err(store_failure);
     match Address::parse(address)? {
-        Address::Folder(folder) => copy_store(&open_existing(&folder)?, &create()?, address, transfer.observer),
+        Address::Folder(folder) => {
+            let from = open_existing(&folder)?;
+            copy_store(&from, &Store::create(store).map_err(store_failure)?, address, transfer.observer)
+        }
         Address::Bucket(bucket) => {
             let client = BucketClient::new(&bucket, transfer.server, transfer.signal);
-            Ok(TransferReport::of_objects(address, client.pull(&create()?, transfer.observer)?))
+            Ok(TransferReport::of_objects(address, client.pull(store, transfer.observer)?))
         }
         Address::Postgres(_) => {
             Err(Failure::usage("records can be pulled only from folders and buckets; query a database with SQL")
