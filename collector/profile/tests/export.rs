@@ -4,6 +4,7 @@
 use capture::events::{check, in_memory};
 use capture::writer::sink::{Format, Written};
 use profile::averages::{Grouping, compute_averages};
+use datasets::Target;
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
 use profile::import::rows::Provenance;
@@ -28,6 +29,7 @@ fn small() -> Profile {
             Operator {
                 name: "conv2d +relu".to_owned(),
                 input_shapes: vec![vec![1, 3, 8, 8]],
+                text: "conv2d f32[1,3,8,8] relu".to_owned(),
                 input_dtypes: vec!["f32".to_owned()],
                 flops: Some(3200),
                 ..Operator::default()
@@ -86,6 +88,7 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");
     }
+        assert_eq!(again.format, "opcollect", "{name}");
 }
 
 /// Tasks of pool threads have the name of their call. They are parts of the call, not further calls.
@@ -116,6 +119,7 @@ fn tasks_of_a_trace_are_no_calls() {
         let record = records.iter().find(|record| record.op_name == "conv2d +relu").expect("it is there");
         assert_eq!((record.n, record.median_ns), (2, Some(800.0)), "{name}");
     }
+        assert_eq!((record.op_kind.as_str(), record.target), ("opcollect.conv2d +relu", Target::Other), "{name}");
 }
 
 #[test]

@@ -36,6 +36,9 @@ enum ProfileWriter {
 pub struct Gather {
     bounds: ImportBounds,
     writer: ProfileWriter,
+    /// Whether the trace has operators of `opcollect profile`, whose traces have the form of torch.profiler's.
+    has_own_operators: bool,
+    has_torch_operators: bool,
     spans: Vec<Raw>,
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
@@ -66,6 +69,8 @@ impl Gather {
         Gather {
             bounds,
             writer: ProfileWriter::Unknown,
+            has_own_operators: false,
+            has_torch_operators: false,
             spans: Vec::new(),
             operators: Vec::new(),
             by_key: HashMap::new(),
@@ -175,6 +180,11 @@ impl Gather {
             _ => torch = serde_json::from_str(&text).unwrap_or_default(),
         }
         let external = torch.external;
+        if self.writer == ProfileWriter::Torch && kind == Kind::Operator {
+            let is_own = torch.text.is_some();
+            self.has_own_operators |= is_own;
+            self.has_torch_operators |= !is_own;
+        }
         let own = [torch.dims, torch.types, onnx.inputs, onnx.outputs].map(|raw| raw.map_or("", |raw| raw.get()));
         self.key.clear();
         self.key.push(kind as u8);
@@ -246,7 +256,10 @@ impl Gather {
             model,
             source: Source::Imported,
             format: match self.writer {
-                ProfileWriter::Torch => "torch.profiler",
+                ProfileWriter::Torch if !self.has_own_operators => "torch.profiler",
+                ProfileWriter::Torch if !self.has_torch_operators => "opcollect",
+                // A merged trace of both.
+                ProfileWriter::Torch => "trace",
                 ProfileWriter::OnnxRuntime => "onnxruntime",
                 ProfileWriter::Unknown => "trace",
             }

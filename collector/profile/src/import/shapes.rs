@@ -35,6 +35,9 @@ pub struct TorchArguments<'a> {
     pub dims: Option<&'a RawValue>,
     #[serde(rename = "Input type", borrow)]
     pub types: Option<&'a RawValue>,
+    /// Description of an operator with its sizes, which only traces of `opcollect profile` have.
+    #[serde(borrow)]
+    pub text: Option<&'a RawValue>,
     /// Bytes allocated; negative if freed.
     #[serde(rename = "Bytes")]
     pub bytes: Option<i64>,
