@@ -330,6 +330,7 @@ fn merged_traces_state_their_clock_offsets() {
     let shown = run(bench.opcollect("trace merge a.json b.json all.json --force")).expect(0).stdout;
     assert!(shown.contains("`b.json`: added 2500000 ns to its times"), "{shown}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
+    assert!(refused.stderr.contains("(`baseTimeNanoseconds`) is missing in `c.json`\n"), "{refused:?}");
     assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);
     assert!(refused.stderr.contains("1 numbers for 2 traces"), "{refused:?}");

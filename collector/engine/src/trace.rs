@@ -328,7 +328,8 @@ pub fn merge_traces(
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
         Clocks::Align(align) => {
-            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).map_err(clock_failure)?
+            let named: Vec<_> = inputs.iter().map(|input| input.display().to_string()).zip(&traces).collect();
+            convert::clock_offsets(&named, *align).map_err(clock_failure)?
         }
     };
     let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: file_name(path), trace, offset_ns };
@@ -372,7 +373,7 @@ fn implied_format(path: &Path) -> Result<Format> {
 
 fn clock_failure(error: ClockError) -> Failure {
     let hint = match error {
-        ClockError::Unknown => "use `--align start`, `--align keep`, or `--offset-ns`",
+        ClockError::Unknown(_) => "use `--align start`, `--align keep`, or `--offset-ns`",
         ClockError::Overflow => "give smaller offsets with `--offset-ns`",
     };
     Failure::usage(error).with_hint(hint)

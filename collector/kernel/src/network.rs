@@ -12,6 +12,7 @@ use job::kept::JobCache;
 use job::listing::CodeRequests;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, Profiled, RunReply};
+use measure::clock::wall_clock_start_ns;
 use measure::counters::{CounterRequest, CounterSession, Sampler, papi};
 use measure::{HostClock, measure_runs};
 use profile::data::Track;
@@ -157,7 +158,7 @@ fn profile_calls(
     for ((number, track), id) in seen.tracks.iter().skip(1).enumerate().zip(launch::thread_ids()) {
         tracks.push(Track { name: format!("thread {number}"), process, id: u64::try_from(id)?, ..track.clone() });
     }
-    let mut profile = Profile { tracks, ..seen };
+    let mut profile = Profile { tracks, wall_clock_start_ns: wall_clock_start_ns(clock), ..seen };
     if calls.lost_tasks > 0 {
         profile
             .notes

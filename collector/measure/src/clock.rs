@@ -3,7 +3,7 @@
 use std::{
     hint::black_box,
     sync::atomic::AtomicU8,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use crate::Cache;
@@ -24,6 +24,12 @@ pub trait Clock {
     fn sleep(&mut self, duration: Duration);
     /// Puts the caches of all CPUs of a run into a state, unless the timed code does.
     fn prepare_caches(&mut self, cache: Cache);
+}
+
+/// Returns the wall-clock time of a clock's time zero, in nanoseconds since 1970.
+pub fn wall_clock_start_ns(clock: &mut impl Clock) -> Option<i64> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since_1970.as_nanos()).ok()?.checked_sub_unsigned(clock.now_ns())
 }
 
 pub struct HostClock<'a> {

@@ -49,6 +49,7 @@ pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
         energy: profile.energy.clone(),
         simulation: profile.simulation.clone(),
         memory_roofs: profile.memory_roofs.clone(),
+        wall_clock_start_ns: profile.wall_clock_start_ns,
     }
 }
 

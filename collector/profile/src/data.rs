@@ -38,6 +38,9 @@ pub struct Profile {
     /// Peak rates of the memory levels for the threads of the profile, the fastest level first.
     #[serde(default)]
     pub memory_roofs: Vec<MemoryRoof>,
+    /// Wall-clock time of the start of the profile in nanoseconds since 1970, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_clock_start_ns: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 //! and devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
+use capture::events::convert::BASE_TIME;
 use capture::writer::sink::{Count, Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
 use capture::writer::{Sort, WrittenTrack};
 use std::collections::BTreeMap;
@@ -39,7 +40,8 @@ pub fn write_trace<W: Write>(profile: &Profile, format: Format, out: W, limit: u
 fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
     let has_flops = profile.operators.iter().any(|operator| operator.flops.is_some());
     let name = serde_json::to_string(&profile.model).expect("a text can be written");
-    [
+    let start = profile.wall_clock_start_ns.map(|start_ns| (BASE_TIME, start_ns.to_string()));
+    let members = [
         ("schemaVersion", "1".to_owned()),
         ("deviceProperties", "[]".to_owned()),
         ("record_shapes", "1".to_owned()),
@@ -48,9 +50,8 @@ fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
         ("distributedInfo", "{\"rank\":0}".to_owned()),
         ("displayTimeUnit", "\"ms\"".to_owned()),
         ("traceName", name),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    ];
+    members.into_iter().chain(start).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 struct ExportTracks {

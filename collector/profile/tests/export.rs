@@ -1,10 +1,11 @@
 //! Round trips of profiles through exported traces.
 #![allow(missing_docs)]
 
+use capture::events::convert::{Align, clock_offsets};
 use capture::events::{check, in_memory};
 use capture::writer::sink::{Format, Written};
-use profile::averages::{Grouping, compute_averages};
 use datasets::Target;
+use profile::averages::{Grouping, compute_averages};
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
 use profile::import::rows::Provenance;
@@ -28,8 +29,8 @@ fn small() -> Profile {
         operators: vec![
             Operator {
                 name: "conv2d +relu".to_owned(),
-                input_shapes: vec![vec![1, 3, 8, 8]],
                 text: "conv2d f32[1,3,8,8] relu".to_owned(),
+                input_shapes: vec![vec![1, 3, 8, 8]],
                 input_dtypes: vec!["f32".to_owned()],
                 flops: Some(3200),
                 ..Operator::default()
@@ -87,8 +88,8 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         assert_eq!(again.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [4, 5], "{name}");
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");
-    }
         assert_eq!(again.format, "opcollect", "{name}");
+    }
 }
 
 /// Tasks of pool threads have the name of their call. They are parts of the call, not further calls.
@@ -118,8 +119,28 @@ fn tasks_of_a_trace_are_no_calls() {
         let records = import::rows::to_records(&again, &provenance).expect("they are rows");
         let record = records.iter().find(|record| record.op_name == "conv2d +relu").expect("it is there");
         assert_eq!((record.n, record.median_ns), (2, Some(800.0)), "{name}");
-    }
         assert_eq!((record.op_kind.as_str(), record.target), ("opcollect.conv2d +relu", Target::Other), "{name}");
+    }
+}
+
+/// Traces of two profiles are merged by the wall-clock time of their starts.
+#[test]
+fn a_trace_has_the_wall_clock_time_of_its_start() {
+    let offsets = |starts: [Option<i64>; 2]| {
+        let traces = starts.map(|wall_clock_start_ns| {
+            let bytes = written(&Profile { wall_clock_start_ns, ..small() }, Format::Chrome, u64::MAX).1;
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), bytes).expect("it can be written");
+            in_memory::read_trace(file.path(), 16).expect("it is a trace")
+        });
+        let named = [("a".to_owned(), &traces[0]), ("b".to_owned(), &traces[1])];
+        clock_offsets(&named, Align::Clock).map_err(|error| error.to_string())
+    };
+    let start_ns = 1_764_460_800_000_000_000;
+    assert_eq!(offsets([Some(start_ns), Some(start_ns + 2500)]), Ok(vec![0, 2500]));
+    let missing = "the wall-clock time of the origin (`baseTimeNanoseconds`) is missing in";
+    assert_eq!(offsets([Some(start_ns), None]), Err(format!("{missing} `b`")));
+    assert_eq!(offsets([None, None]), Err(format!("{missing} `a`, `b`")));
 }
 
 #[test]

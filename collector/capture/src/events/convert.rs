@@ -26,23 +26,23 @@ pub enum Align {
     Keep,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockError {
-    #[error("some traces lack the wall-clock time of their origin (`{}`)", BASE_TIME)]
-    Unknown,
+    #[error("the wall-clock time of the origin (`{BASE_TIME}`) is missing in {0}")]
+    Unknown(String),
     #[error("with these clock offsets, times exceed the range of 64-bit nanoseconds")]
     Overflow,
 }
 
 /// Member of a Chrome trace with the wall-clock time of its time zero.
-const BASE_TIME: &str = "baseTimeNanoseconds";
+pub const BASE_TIME: &str = "baseTimeNanoseconds";
 
 fn wall_clock_zero(trace: &Trace) -> Option<i64> {
     trace.found.find_member(BASE_TIME)?.parse().ok()
 }
 
-/// Returns each trace's offset.
-pub fn clock_offsets(traces: &[&Trace], align: Align) -> Result<Vec<i64>, ClockError> {
+/// Returns the offset of each trace. The errors contain the names of traces.
+pub fn clock_offsets(traces: &[(String, &Trace)], align: Align) -> Result<Vec<i64>, ClockError> {
     let differences = |times: Vec<(i64, i64)>| {
         let difference = |(from, to): (i64, i64)| to.checked_sub(from).ok_or(ClockError::Overflow);
         times.into_iter().map(difference).collect()
@@ -50,13 +50,17 @@ pub fn clock_offsets(traces: &[&Trace], align: Align) -> Result<Vec<i64>, ClockE
     match align {
         Align::Keep => Ok(vec![0; traces.len()]),
         Align::Start => {
-            let starts: Vec<Option<i64>> = traces.iter().map(|trace| Some(trace.time_span()?.0)).collect();
+            let starts: Vec<Option<i64>> = traces.iter().map(|(_, trace)| Some(trace.time_span()?.0)).collect();
             let earliest = starts.iter().copied().flatten().min().unwrap_or(0);
             differences(starts.iter().map(|start| (start.unwrap_or(earliest), earliest)).collect())
         }
         Align::Clock => {
-            let zeros = traces.iter().map(|trace| wall_clock_zero(trace).ok_or(ClockError::Unknown));
-            let zeros: Vec<i64> = zeros.collect::<Result<_, _>>()?;
+            let without = traces.iter().filter(|(_, trace)| wall_clock_zero(trace).is_none());
+            let without: Vec<String> = without.map(|(name, _)| format!("`{name}`")).collect();
+            if !without.is_empty() {
+                return Err(ClockError::Unknown(without.join(", ")));
+            }
+            let zeros: Vec<i64> = traces.iter().filter_map(|(_, trace)| wall_clock_zero(trace)).collect();
             differences(zeros.iter().map(|zero| (zeros[0], *zero)).collect())
         }
     }

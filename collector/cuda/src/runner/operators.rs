@@ -5,6 +5,7 @@
 use super::counter_report::CounterReport;
 use super::gpu::Gpu;
 use crate::driver::{Device, DeviceEvent, DriverError, Prepared};
+use measure::clock::wall_clock_start_ns;
 use measure::counters::gpu::ENERGY;
 use measure::counters::{Backend, CounterRequest, NoCounters, Usage};
 use measure::{Cache, Clock, HostClock};
@@ -142,7 +143,8 @@ pub(super) fn profile_calls(
     let seen = profile_model(&mut Watched(&calls), plan, &mut clock, &mut NoCounters)?;
     let process = u64::from(std::process::id());
     let track = Track { name: "cuda0".to_owned(), process, is_device: true, ..Track::default() };
-    let mut profile = Profile { tracks: vec![track], ..seen };
+    let wall_clock_start_ns = wall_clock_start_ns(&mut clock.host);
+    let mut profile = Profile { tracks: vec![track], wall_clock_start_ns, ..seen };
     if graph_ns < list_ns {
         let (list, graph) = (list_ns / 1e3, graph_ns / 1e3);
         profile.notes.push(format!(
