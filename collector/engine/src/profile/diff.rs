@@ -7,6 +7,7 @@ use profile::Profile;
 use profile::compare::{ProfileComparison, compare_profiles};
 use profile::summary::GroupBy;
 use report::Paper;
+use serde_json::error::Category;
 use std::path::Path;
 
 /// Largest size of a profile's file in bytes. No profile is larger, because the number of its spans is limited.
@@ -44,7 +45,31 @@ pub fn read_profile(path: &Path) -> Result<Profile> {
             .with_hint("`opcollect profile --out FILE` writes profiles")
     };
     let text = models::files::read_regular(path, MAX_BYTES).map_err(|error| failed(&error))?;
-    let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+    let profile: Profile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
+        Category::Eof => failed(&"the file is empty or truncated"),
+        _ => failed(&"the file is not a profile that `--out` has written"),
+    })?;
     profile.check().map_err(|error| failed(&error))?;
     Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_files_are_no_profiles() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        for (text, wanted) in [
+            ("name,text\nconv2d,1\n", "the file is not a profile that `--out` has written"),
+            ("{\"traceEvents\":[]}", "the file is not a profile that `--out` has written"),
+            ("{\"model\":\"resnet", "the file is empty or truncated"),
+            ("", "the file is empty or truncated"),
+        ] {
+            std::fs::write(&path, text).expect("it can be written");
+            let failure = read_profile(&path).expect_err("it is no profile");
+            assert_eq!(failure.message(), format!("cannot read the profile `{}`: {wanted}", path.display()));
+        }
+    }
 }
