@@ -68,10 +68,13 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
+/// Checks that a secret protects addresses beyond this machine.
+pub fn check_access(options: &Options) -> Result<(), ServeError> {
+    if options.bind.is_loopback() || options.secret.is_some() { Ok(()) } else { Err(ServeError::Open(options.bind)) }
+}
+
 pub fn bind_listener(options: &Options) -> Result<TcpListener, ServeError> {
-    if !options.bind.is_loopback() && options.secret.is_none() {
-        return Err(ServeError::Open(options.bind));
-    }
+    check_access(options)?;
     let address = || Address { host: options.bind.to_string(), port: options.port };
     TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }

@@ -56,7 +56,10 @@ fn main() -> ExitCode {
             print_line(HELP);
             Ok(())
         }
-        ["serve", rest @ ..] => match parse_options(rest) {
+        ["serve", rest @ ..] => match parse_options(rest).and_then(|options| {
+            front::check_access(&options).map_err(|error| error.to_string())?;
+            Ok(options)
+        }) {
             Ok(options) => serve_board(&options),
             Err(why) => {
                 print_warning(&format!("error: {why}\nhint: `opcollect-board --help` lists the options"));
