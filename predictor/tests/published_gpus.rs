@@ -56,6 +56,19 @@ fn a_new_device_is_predicted_with_all_of_its_units_or_marked() {
     assert!(error.contains("threads: 1, training data only for all units, here 132"), "{error}");
 }
 
+/// A device is described by the predictor or by a mapping, without measurements in both cases.
+#[test]
+fn a_new_device_has_units_too() {
+    let mut predictor = shipped();
+    let described = predictor.about.devices["NVIDIA L4"].clone();
+    predictor.about.devices.insert("New GPU".to_owned(), described);
+    let words = ["NVIDIA L4", "Tesla T4", "New GPU"].map(|device| {
+        let setting = Setting { device: Some(device.to_owned()), ..Setting::default() };
+        queries::assumed_threads(&predictor, &setting).expect("it is described").word
+    });
+    assert_eq!(words, ["unit"; 3]);
+}
+
 #[test]
 fn kernels_far_from_the_training_data_have_wide_intervals_and_a_warning() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");

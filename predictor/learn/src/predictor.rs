@@ -312,11 +312,14 @@ impl Predictor {
         ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
-    /// Returns whether the operators of this device were measured on all of its units only, as on GPUs.
+    /// Returns whether the operators of this device were measured on all of its units only, as on GPUs. A device without
+    /// measurements is like the measured ones.
     pub fn has_fixed_threads(&self, device: &str) -> bool {
         let knows = |of: &&OperatorEnsemble| of.statistics.has_seen(device) || of.corrections.contains_key(device);
-        let mut known = self.learned.operators.values().filter(knows).peekable();
-        known.peek().is_some() && known.all(|of| of.statistics.has_whole_devices())
+        let all = || self.learned.operators.values();
+        let is_measured = all().any(|of| knows(&of));
+        let mut alike = all().filter(|of| !is_measured || knows(of)).peekable();
+        alike.peek().is_some() && alike.all(|of| of.statistics.has_whole_devices())
     }
 
     fn resolve_device(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
