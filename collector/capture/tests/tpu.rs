@@ -497,6 +497,18 @@ fn queries_only_read_the_trace() {
 }
 
 #[test]
+fn json_has_infinities_and_blobs_as_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = small_trace(folder.path());
+    let sql = "select x'00ff' as bytes, 1e308 * 10 as high, -1e308 * 10 as low, 1.5 as real";
+    let answer = capture::trace::query_trace(&path, sql, &QueryBounds::default()).unwrap();
+    let json = serde_json::to_string(&answer.json_objects().unwrap()).unwrap();
+    assert_eq!(json, r#"[{"bytes":"00ff","high":"inf","low":"-inf","real":1.5}]"#);
+    let cells: Vec<String> = answer.rows[0].iter().map(ToString::to_string).collect();
+    assert_eq!(cells, ["00ff", "inf", "-inf", "1.5"]);
+}
+
+#[test]
 fn queries_have_limits() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());

@@ -49,11 +49,14 @@ pub enum Error {
     EqualNames { name: String },
 }
 
+/// A cell of a result. A blob is the text of its bytes in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
     Null,
     Integer(i64),
+    /// In JSON, which has no infinities, these are the texts `inf` and `-inf`, as in tables.
+    #[serde(serialize_with = "serialize_real")]
     Real(f64),
     Text(String),
 }
@@ -170,6 +173,10 @@ fn execute_statement(database: &Connection, sql: &str, bounds: &QueryBounds) -> 
     Ok(answer)
 }
 
+fn serialize_real<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+}
+
 impl Value {
     fn held_bytes(&self) -> usize {
         size_of::<Value>() + if let Value::Text(text) = self { text.len() } else { 0 }
@@ -181,7 +188,8 @@ fn convert_value(value: ValueRef<'_>) -> Value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) | ValueRef::Blob(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
     }
 }
 
