@@ -6,6 +6,8 @@ use samples::text::{file_label, read_bounded};
 use std::path::Path;
 
 const BYTES_MAX: u64 = 16 << 20;
+/// Largest time of an operator, eleven days.
+const TIME_NS_MAX: f64 = 1e15;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimesTable {
@@ -52,6 +54,10 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
     let mut lines = reader.records().map(|line| line.map_err(|error| format!("the table is not CSV: {error}")));
     let header = lines.next().ok_or("the table is empty; its first line must be `operator,DEVICE,…`")??;
+    let first = header.get(0).unwrap_or_default();
+    if first != "operator" {
+        return Err(format!("the first line begins with `{first}`, but it must be `operator,DEVICE,…`"));
+    }
     if let Some(number) = header.iter().skip(1).find(|cell| cell.parse::<f64>().is_ok()) {
         return Err(format!(
             "the first line has the number `{number}` instead of a device; it must be `operator,DEVICE,…`"
@@ -82,11 +88,11 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
             ));
         }
         let time = |(cell, device): (&str, &String)| match cell.parse::<f64>() {
-            Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
-            _ => {
-                let number = number();
-                Err(format!("line {number}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds"))
-            }
+            Ok(time) if time > 0.0 && time <= TIME_NS_MAX => Ok(time),
+            _ => Err(format!(
+                "line {}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds, up to {TIME_NS_MAX:e}",
+                number()
+            )),
         };
         let times = line.iter().skip(1).zip(&table.devices).map(time);
         table.times_ns.push(times.collect::<std::result::Result<_, String>>()?);
@@ -104,18 +110,25 @@ mod tests {
         let table = parse_table("operator,cpu,gpu\nconv, 1,9\n\nsoftmax,9,1e0\n").expect("a table");
         assert_eq!((table.operators.len(), table.devices.join(" ")), (2, "cpu gpu".to_owned()));
         assert_eq!(table.times_ns, [[1.0, 9.0], [9.0, 1.0]]);
+        assert_eq!(parse_table("\u{feff}operator,cpu\nx,1e15\n").map(|table| table.operators.len()), Ok(1));
         let quoted = parse_table("operator,cpu\r\n\"conv2d f32[1,3,8,8]\",5\r\n").expect("a table");
         assert_eq!((quoted.operators, quoted.times_ns), (vec!["conv2d f32[1,3,8,8]".to_owned()], vec![vec![5.0]]));
         for (text, wanted) in [
             ("operator,cpu,cpu\nx,1,2\n", "names the device `cpu` twice"),
             ("operator,cpu,\nx,1,2\n", "a device without a name"),
-            ("a,10,20\nb,30,5\n", "the first line has the number `10` instead of a device"),
+            ("operator,10,20\nb,30,5\n", "the first line has the number `10` instead of a device"),
+            ("a,10,20\nb,30,5\n", "the first line begins with `a`, but it must be `operator,DEVICE,…`"),
+            ("op,cpu\nx,1\n", "the first line begins with `op`, but it must be `operator,DEVICE,…`"),
             ("operator,cpu\nconv f32[1,3],5\n", "line 2: 2 times for 1 device; a name with commas needs quotes"),
             ("", "the table is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),
             ("operator,cpu\nx,-1\n", "line 2: `-1` is not a valid time of `x` on `cpu`"),
             ("operator,cpu\r\nx,1\r\ny,0\r\n", "line 3: `0` is not"),
+            (
+                "operator,cpu\nx,1e300\n",
+                "line 2: `1e300` is not a valid time of `x` on `cpu`; give nanoseconds, up to 1e15",
+            ),
             ("operator,cpu\n\n\nx,0\n", "line 4: `0` is not"),
             ("operator,cpu,gpu\nx,1\n", "line 2: 1 time for 2 devices"),
             ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 device"),
