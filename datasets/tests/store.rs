@@ -510,6 +510,19 @@ fn a_damaged_part_is_set_aside_and_its_rows_are_said_to_be_lost() {
 
 /// The row is intact but has a wrong key.
 #[test]
+fn an_import_without_rows_creates_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = Store::create(&folder.path().join("empty")).unwrap();
+    for &format in Format::ALL {
+        let path = folder.path().join("rows").with_extension(format.name());
+        empty.export(&path, format, Choose::All).unwrap();
+        let new = folder.path().join("new");
+        assert_eq!(Store::import(&new, &path, format).unwrap().rows, 0, "{format:?}");
+        assert!(!new.exists(), "{format:?}");
+    }
+}
+
+#[test]
 fn a_row_with_the_key_of_another_experiment_is_found_and_the_others_are_kept() {
     let (_folder, store) = new_store();
     let stranger = Record { key: Key([9; 16]), ..measured(3) };

@@ -3,7 +3,8 @@
 use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{
-    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, report_damage, revisions, sharing, stdout_paper,
+    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_notes, print_text, report_damage, revisions, sharing,
+    stdout_paper,
 };
 use crate::best::BestQuestion;
 use crate::values::{positive_seconds, whole_mib};
@@ -278,6 +279,12 @@ fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, a
 fn import_records(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
     let format = format_of(format, file)?;
     let done = stores::import_file(path, file, format)?;
+    if done.rows == 0 {
+        print_notes("warning", [format!("the table `{}` has no rows", file.display())]);
+        if !as_json {
+            return Ok(DONE);
+        }
+    }
     let prose = || match done.rows - done.new_rows {
         0 => format!("added {} to `{}`", format_count(done.rows, "record"), path.display()),
         known => format!(

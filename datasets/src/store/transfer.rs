@@ -173,7 +173,8 @@ impl Store {
         Ok(())
     }
 
-    /// Checks and imports all records of a file; creates the store if needed. Repeated imports add nothing.
+    /// Checks and imports all records of a file; creates the store if needed. Repeated imports add nothing, and a file
+    /// without records creates no store.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
         Store::import_with(root, path, format, &|_| None)
     }
@@ -202,6 +203,9 @@ impl Store {
             }
             report.rows += rows.len() as u64;
             seal_rows(&staged, &rows)?;
+        }
+        if report.rows == 0 {
+            return Ok(report);
         }
         let store = Store::create(root)?;
         let rows_before = store.stats(Choose::All)?.rows;

@@ -34,6 +34,9 @@ fn rows_that_are_no_query_state_the_reason_and_the_others_are_answered() {
     assert!(notes.contains("2 of 3 rows were not predicted"), "{notes}");
     let (code, _, notes) = ask("\"dense:m=0,n=1000,k=512\",1\nbanana,1\n");
     assert!(code == 2 && notes.contains("cannot read `rows.csv`: row 1: "), "{code} {notes}");
+    let (code, text, notes) = ask("");
+    assert!(notes.ends_with("warning: the table has no rows\n"), "{notes}");
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
 }
 
 #[test]

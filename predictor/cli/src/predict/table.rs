@@ -51,8 +51,11 @@ pub fn predict_kernel_table((table, path): (&Table, &Path), predict: &Predict) -
     Ok(exit_code(rows.len(), *refused, rows.iter().any(is_bound)))
 }
 
-/// Returns the exit code of a table, and prints how many rows were not predicted.
+/// Returns the exit code of a table, and prints how many rows were not predicted, or that there are none.
 fn exit_code(rows: usize, refused: usize, has_bounds: bool) -> u8 {
+    if rows == 0 {
+        print_notes("warning", ["the table has no rows"]);
+    }
     if refused > 0 {
         print_notes("note", [format!("{refused} of {rows} rows were not predicted; the column `reasons` states why")]);
     }
