@@ -33,6 +33,7 @@ mod xgboost;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
 use datasets::output::{Output, check_distinct};
+use predictor::queries::OR_EXTRAPOLATE;
 use predictor::{Error, Result};
 use report::flags::{drop_false_suggestion, take_negative_numbers};
 use report::terminal::{print_error, print_usage_advice, stdout_paper, take_color_flag};
@@ -59,10 +60,15 @@ pub fn run() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            print_error(&format!("error: {error}"));
+            print_error(&format!("error: {}", name_extrapolate_flag(&error.to_string())));
             ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
         }
     }
+}
+
+/// Names the flag in the message about an operator outside of the training range.
+fn name_extrapolate_flag(message: &str) -> String {
+    message.replace(OR_EXTRAPOLATE, "or give `--extrapolate`")
 }
 
 /// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.

@@ -111,3 +111,17 @@ fn a_gate_that_compares_nothing_is_an_error() {
         assert!(code == 2 && notes.contains(expected), "{learners} {gate}: {code} {notes}");
     }
 }
+
+#[test]
+fn operators_outside_of_the_training_range_are_refused_with_the_flag() {
+    let predictor = published().display().to_string();
+    let far = "conv2d:ci=1,hw=4,co=1,k=3,p=1";
+    for operators in [&["--op", far][..], &["--op", far, "--op", "dense:m=1,n=1000,k=512"]] {
+        let command = [&["predict", "--predictor", &predictor], operators].concat();
+        let (code, _, notes) = oppredict(Path::new("."), &command);
+        assert!(
+            [1, 2].contains(&code) && notes.contains("; measure similar operators, or give `--extrapolate`\n"),
+            "{notes}"
+        );
+    }
+}

@@ -372,6 +372,9 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
     predict_some(predictor, asked.collect())
 }
 
+/// End of the message about an operator outside of the training range. Each interface has its own name of the setting.
+pub const OR_EXTRAPOLATE: &str = "or extrapolate";
+
 fn predict_some(predictor: &Predictor, questions: Vec<Result<Asked<'_>>>) -> Vec<Result<Prediction>> {
     let queries = to_queries(predictor, &questions);
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
@@ -390,7 +393,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<Asked<'_>>>) -> Vec
                 at_level(predictor, &setting, operator, prediction)
             }
             Some(_) => Err(Error::Outside(format!(
-                "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
+                "`{}` is outside of the training range ({}); measure similar operators, {OR_EXTRAPOLATE}",
                 operator.text,
                 prediction.outside.join("; ")
             ))),

@@ -8,7 +8,7 @@ use crate::kernels::{self, KernelQuestion};
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::{PredictorFlags, model_source, parse_not_negative, reader_options, refuse_flags, sequence_length};
-use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
+use crate::{DONE, DONE_WITH_LOSSES, name_extrapolate_flag, print_json, print_text};
 use clap::Args;
 use learn::levels::LEVELS;
 use learn::predictor::{Basis, MOST_THREADS};
@@ -270,7 +270,7 @@ fn answer_query(predict: &Predict, table: Option<(&Table, &Path)>) -> Result<u8>
             ),
         )?;
     }
-    print_notes("warning", refused.iter().map(|one| &one.reason));
+    print_notes("warning", refused.iter().map(|one| name_extrapolate_flag(&one.reason)));
     let networks = questions
         .iter()
         .map(|question| print_network(question, &conditions, &run, predict))
