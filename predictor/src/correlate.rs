@@ -66,7 +66,6 @@ pub struct Correlation {
     /// Mutual information in bits, from equally populated bins.
     pub mutual_information: f64,
     /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
-    #[serde(rename = "chance")]
     pub q_value: f64,
     /// Representative of the features that rank the rows nearly alike: the strongest of them. None for the
     /// representative.

@@ -54,8 +54,8 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
             let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
             let mut cells: Vec<Cell> = texts.map(Cell::from).into();
             cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
-            let chance = Cell::from(pages::format_q_value(one.q_value));
-            cells.push(if one.q_value > pages::SIGNIFICANT { chance.mark_uncertain() } else { chance });
+            let q_value = Cell::from(pages::format_q_value(one.q_value));
+            cells.push(if one.q_value > pages::SIGNIFICANT { q_value.mark_uncertain() } else { q_value });
             let alike = group.iter().filter(|other| other.same_as.as_ref() == Some(&one.feature));
             cells.push(name_some(&alike.map(|other| other.feature.as_str()).collect::<Vec<_>>()).into());
             table.add_row(cells);
@@ -82,7 +82,7 @@ fn name_some(names: &[&str]) -> String {
 
 fn format_csv(found: &[Correlation]) -> String {
     let mut text =
-        "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance,same_as\n"
+        "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,q_value,same_as\n"
             .to_owned();
     for one in found {
         let part = one.part.name();
@@ -103,4 +103,35 @@ fn format_csv(found: &[Correlation]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_significance_has_one_name_in_all_outputs() {
+        let one = Correlation {
+            operator: "dense".to_owned(),
+            device: "cpu".to_owned(),
+            part: Part::All,
+            feature: "flops".to_owned(),
+            rows: 20,
+            pearson: 0.5,
+            spearman: 0.5,
+            kendall: 0.5,
+            partial: 0.5,
+            distance: 0.5,
+            mutual_information: 1.0,
+            q_value: 0.25,
+            same_as: None,
+            column: 0,
+            alike: Vec::new(),
+        };
+        let csv = format_csv(std::slice::from_ref(&one));
+        let (header, row) = csv.split_once('\n').expect("a header");
+        let cell = header.split(',').zip(row.split(',')).find(|(name, _)| *name == "q_value");
+        assert_eq!(cell.map(|(_, cell)| cell), Some("0.25"), "{csv}");
+        assert_eq!(serde_json::json!(one)["q_value"], 0.25);
+    }
 }
