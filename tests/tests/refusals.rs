@@ -128,6 +128,10 @@ fn invalid_models() {
         "mlp --budget soon --store store",
         "error: invalid value 'soon' for '--budget <SECONDS>': `soon` is not a duration; write it as `90`, `30m` or `2h`",
     );
+    check_says(
+        "profile mlp --seed 9223372036854775808",
+        "error: invalid value '9223372036854775808' for '--seed <N>': 9223372036854775808 is not in 0..9223372036854775808",
+    );
     check(
         "--modelsource simple --modelname conv2d:ci=3,hw=7,k=3 --store store",
         expect![[r#"

@@ -28,7 +28,7 @@ pub struct ProfileRun {
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
     /// Seed of input values [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Running")]
+    #[arg(long, value_name = "N", help_heading = "Running", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub given: InputFlags,
