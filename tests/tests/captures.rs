@@ -70,7 +70,7 @@ fn an_import_reports_as_text_and_json() {
     let bench = Bench::new();
     captures(&bench, [small_core(0), small_core(5)]);
     let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
-    assert_eq!(ran.stdout, "4 rows of `before-0`, one per operator and core, are in the store `store`\n");
+    assert_eq!(ran.stdout, "the store `store` has 4 rows of `before-0`, one per operator and core\n");
     let ran = run(bench.opcollect("tpu import before-0 --store store --commands --json")).expect(0);
     let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     assert_eq!((&json["rows"], &json["new_rows"]), (&4.into(), &4.into()), "{ran}");

@@ -199,7 +199,7 @@ fn operators_are_placed_with_reasons() {
     refused(oppredict("place --times times.csv --watts cpu=1"), "--watts for `gpu` is missing");
     refused(oppredict("place --times times.csv --off 100"), "is out of range");
     refused(oppredict("place"), "nothing to place");
-    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "1 operators; give two to four");
+    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "1 operator; give two to four");
     let predicted = "place --model resnet-18 --device A100-SXM4-40GB --device T4";
     // The predictor lacks two operators, whose times are lower bounds.
     let (text, report) = (oppredict(predicted).expect(1).stdout, oppredict(&format!("{predicted} --json")).expect(1));

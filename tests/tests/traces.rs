@@ -333,7 +333,7 @@ fn merged_traces_state_their_clock_offsets() {
     assert!(refused.stderr.contains("(`baseTimeNanoseconds`) is missing in `c.json`\n"), "{refused:?}");
     assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);
-    assert!(refused.stderr.contains("1 numbers for 2 traces"), "{refused:?}");
+    assert!(refused.stderr.contains("1 number for 2 traces"), "{refused:?}");
 }
 
 /// The output of `merge` and `convert` is the last argument, so a forgotten one must not overwrite a trace.

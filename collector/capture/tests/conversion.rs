@@ -5,6 +5,7 @@ use capture::events::convert::{Part, write_merged};
 use capture::events::{check, in_memory};
 use capture::trace::{QueryBounds, Value, query_trace};
 use capture::writer::sink::Format;
+use report::Paper;
 use std::path::Path;
 
 fn convert(from: &Path, to: &Path, format: Format) {
@@ -40,4 +41,14 @@ fn unfinished_slices_stay_unfinished() {
     let expected = [("before", 1000), ("open", -1), ("inside", 4000), ("closed", 1000), ("far", 2000), ("last", -1)];
     let expected = expected.map(|(name, dur)| vec![Value::Text(name.to_owned()), Value::Integer(dur)]);
     assert_eq!(rows, expected);
+}
+
+#[test]
+fn a_check_counts_with_singular_and_plural() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("one.json");
+    std::fs::write(&path, r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":1}]"#).expect("it can be written");
+    let trace = in_memory::read_trace(&path, 16).expect("it is a trace");
+    let text = check::check_trace(&trace).format_text(&Paper::without_colours(80));
+    assert_eq!(text, "1 slice, 0 counter values and 0 flow arrows on 1 track: no errors");
 }

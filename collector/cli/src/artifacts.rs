@@ -10,6 +10,7 @@ use crate::program::ProgramRun;
 use engine::artifacts::{Artifacts, BuildCounts, build_artifacts};
 use engine::campaign::settings::ResolvedConfig;
 use engine::session::{Session, SessionOptions};
+use report::format_count;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +19,8 @@ pub fn compile_tasks(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let ResolvedConfig { config, loaded } = settings::config_of_build(models, sweep)?;
     let observer = terminal_observer(Pace::default());
     let BuildCounts { built, lost, tasks } = build_artifacts(config, &loaded, out, observer.as_ref())?;
-    print_text(&format!("built {built} artifacts of {tasks} tasks in `{}`; {lost} could not be built", out.display()))?;
+    let (artifacts, tasks) = (format_count(built, "artifact"), format_count(tasks, "task"));
+    print_text(&format!("built {artifacts} of {tasks} in `{}`; {lost} could not be built", out.display()))?;
     Ok(if lost > 0 { DONE_WITH_LOSSES } else { DONE })
 }
 

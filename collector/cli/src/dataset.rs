@@ -255,15 +255,15 @@ fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     group("operator", &stats.by_operator);
     print_text(&table.format_for(&stdout_paper()))?;
     print_text(&format!(
-        "{} tasks; {} experiments with {} attempts; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
-        stats.tasks,
-        stats.experiments,
-        stats.measurements,
-        stats.parts.count,
-        stats.parts.bytes,
-        stats.journals.count,
-        stats.journals.bytes,
-        stats.duplicates
+        "{}; {} with {}; {} of {}, {} of {}; {}",
+        format_count(stats.tasks, "task"),
+        format_count(stats.experiments, "experiment"),
+        format_count(stats.measurements, "attempt"),
+        format_count(stats.parts.count, "part"),
+        format_count(stats.parts.bytes, "byte"),
+        format_count(stats.journals.count, "journal"),
+        format_count(stats.journals.bytes, "byte"),
+        format_count(stats.duplicates, "repeated row")
     ))?;
     Ok(code)
 }
@@ -272,7 +272,7 @@ fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, a
     let format = format_of(format, out)?;
     let done = open_existing(path)?.export(out, format, choose).map_err(store_failure)?;
     let code = report_damage(&done.damage);
-    print_report(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
+    print_report(&done, as_json, || format!("{} in `{}`", format_count(done.rows, "record"), out.display()))?;
     Ok(code)
 }
 
@@ -374,8 +374,10 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
             count => format_count(count, "problem"),
         };
         print_text(&format!(
-            "{} rows in {} parts and {} journals: {verdict}",
-            found.rows, found.parts, found.journals
+            "{} in {} and {}: {verdict}",
+            format_count(found.rows, "row"),
+            format_count(found.parts, "part"),
+            format_count(found.journals, "journal")
         ))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
@@ -388,9 +390,9 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
 
 fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
     for aside in &set_aside.files {
-        let lost = aside.rows_lost.map_or("an unknown number".to_owned(), |rows| rows.to_string());
+        let lost = aside.rows_lost.map_or("an unknown number of rows".to_owned(), |rows| format_count(rows, "row"));
         let (file, to) = (aside.file.display(), aside.to.display());
-        print_text(&format!("moved `{file}` to `{to}`, {lost} rows lost: {}", aside.problem))?;
+        print_text(&format!("moved `{file}` to `{to}`, {lost} lost: {}", aside.problem))?;
     }
     for damage in &set_aside.sealed.damage {
         print_text(&format!("set aside: {damage}"))?;

@@ -15,7 +15,7 @@ use job::space::{self, Space};
 use models::partner::find_partner;
 use models::{Graph, Work};
 use passes::partition::find_claims;
-use report::{Table, format_number, format_percent, number_column, or_unknown, text_column};
+use report::{Table, format_count, format_number, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -201,7 +201,7 @@ pub fn print_tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         print_text(&format_tasks("resized variants, which belong to no model", &rows, count, &config))?;
     }
     if config.models.len() > 1 {
-        print_text(&format!("all models: {} distinct tasks", rows.len()))?;
+        print_text(&format!("all models: {}", format_count(rows.len(), "distinct task")))?;
     }
     if config.executor == Executor::Vm {
         print_text(&describe_compiled(&planned))?;
@@ -247,7 +247,8 @@ fn format_tasks(
         }
         table.add_row(row);
     }
-    let sum = format!("{tasks} tasks, {calls} calls, {} GFLOP", format_number(flops / 1e9));
+    let (tasks, calls) = (format_count(tasks, "task"), format_count(calls, "call"));
+    let sum = format!("{tasks}, {calls}, {} GFLOP", format_number(flops / 1e9));
     format!("{title}\n{}\n{sum}\n", table.format_for(&stdout_paper()))
 }
 

@@ -12,7 +12,7 @@ use engine::campaign::settings::ResolvedConfig;
 use engine::failure::Failure;
 use engine::model_run::{ModelReport, RanProgram};
 use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
-use report::format_size;
+use report::{format_count, format_size};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -85,10 +85,10 @@ pub fn build_folder(arguments: &ModelBuild) -> Result<u8> {
 fn describe_program(built: &BuiltProgram) -> String {
     let found = built.tasks_found.map(|found| format!(", {found} of them with the best schedule of the store"));
     format!(
-        "{}: {} calls of {} tasks{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
+        "{}: {} of {}{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
         built.model,
-        built.calls,
-        built.tasks,
+        format_count(built.calls, "call"),
+        format_count(built.tasks, "task"),
         found.unwrap_or_default(),
         format_size(built.constant_bytes),
         built.folder,

@@ -2,7 +2,7 @@
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use engine::revisions::{CodeCounts, count_revisions};
-use report::{Table, number_column, text_column};
+use report::{Table, format_count, number_column, text_column};
 use std::path::Path;
 
 pub fn run(store: &Path, as_json: bool) -> Result<u8> {
@@ -16,7 +16,8 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
             counts.other_by_operator.iter().for_each(|(kind, count)| table.add_row([kind.clone(), count.to_string()]));
             print_text(&table.format_for(&stdout_paper()))?;
         }
-        print_text(&format!("{current} records of current code, {other} of other code, {without} without code"))?;
+        let current = format_count(current, "record");
+        print_text(&format!("{current} of current code, {other} of other code, {without} without code"))?;
     }
     Ok(if counts.is_damaged || counts.other > 0 { DONE_WITH_LOSSES } else { DONE })
 }

@@ -16,6 +16,7 @@ use datasets::Output;
 use engine::failure::Failure;
 use engine::stores::{DEFAULT_STORE, store_failure};
 use engine::tpu::{self, ImportOptions};
+use report::format_count;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -215,7 +216,7 @@ fn import_capture(arguments: &TpuImport) -> Result<u8> {
         let row = if *commands { "one per command" } else { "one per operator and core" };
         print_text(&match rows {
             0 => format!("`{capture}` contains no commands of the card, so no rows were added to the store `{store}`"),
-            _ => format!("{rows} rows of `{capture}`, {row}, are in the store `{store}`"),
+            _ => format!("the store `{store}` has {} of `{capture}`, {row}", format_count(rows, "row")),
         })?;
     }
     Ok(report_losses(&losses))

@@ -6,7 +6,7 @@ use super::distributions::median_of;
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
-use report::format_date;
+use report::{format_count, format_date};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Half-width of a 95 % interval in units of the standard error.
@@ -121,8 +121,8 @@ impl RecordGatherer {
         let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
         let mut notes = history_notes(&nights, &self.schemas, &self.left_out);
         if self.doubtful_sentinels > 0 {
-            let count = self.doubtful_sentinels;
-            notes.push(format!("{count} sentinel measurements have too few samples for an interval and are ignored"));
+            let count = format_count(self.doubtful_sentinels, "sentinel measurement");
+            notes.push(format!("ignored {count} with too few samples for an interval"));
         }
         History { nights, lines, unrest, notes }
     }

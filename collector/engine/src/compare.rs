@@ -329,8 +329,10 @@ pub fn describe_report(report: &Report, paper: &Paper) -> String {
     }
     let visits = report.visits;
     let mut text = format!(
-        "{model}: {}, {rounds} rounds in {visits} visits, seed {seed}\n{}",
+        "{model}: {}, {} in {}, seed {seed}\n{}",
         format_count(*threads, "thread"),
+        format_count(*rounds, "round"),
+        format_count(visits, "visit"),
         table.format_for(paper)
     );
     text.push('\n');
@@ -338,7 +340,8 @@ pub fn describe_report(report: &Report, paper: &Paper) -> String {
     for timed in &report.variants {
         if let (Some(tasks), Some(found)) = (timed.tasks, timed.tasks_found) {
             text.push_str(&format!(
-                "\nthe store has schedules for {found} of {tasks} tasks; the others run with the default"
+                "\nthe store has schedules for {found} of {}; the others run with the default",
+                format_count(tasks, "task")
             ));
         }
     }

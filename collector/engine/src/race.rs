@@ -11,7 +11,7 @@ use job::{BuildJob, MemberWork, RaceJob, RaceLane, RunReply, TogetherJob, Togeth
 use measure::host::Facts;
 use measure::{Ratio, RoundTimes, Together};
 use models::{Fuse, Task, files};
-use report::{Paper, Table, format_duration, number_column, text_column};
+use report::{Paper, Table, format_count, format_duration, number_column, text_column};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -254,8 +254,10 @@ impl RaceReport {
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
             format!(
-                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds of {} visits",
-                ratio.median, self.rounds, self.visits
+                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} of {}",
+                ratio.median,
+                format_count(self.rounds, "round"),
+                format_count(self.visits, "visit")
             )
         });
         format!("{}{ratio}", table.format_for(paper))

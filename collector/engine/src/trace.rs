@@ -21,7 +21,7 @@ use profile::import::rows::{self, Provenance};
 use profile::import::{self, Imported};
 use profile::page::render_page;
 use profile::summary::GroupBy;
-use report::Paper;
+use report::{Paper, format_count};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::Metadata;
@@ -314,8 +314,12 @@ pub fn merge_traces(
         && offsets.len() != inputs.len()
     {
         let (given, wanted) = (offsets.len(), inputs.len());
-        return Err(Failure::usage(format!("`--offset-ns` has {given} numbers for {wanted} traces"))
-            .with_hint("give one for each, such as `--offset-ns 0,-1250000`"));
+        return Err(Failure::usage(format!(
+            "`--offset-ns` has {} for {}",
+            format_count(given, "number"),
+            format_count(wanted, "trace")
+        ))
+        .with_hint("give one for each, such as `--offset-ns 0,-1250000`"));
     }
     let file = create_output(output, inputs, bounds.force)?;
     let mut traces: Vec<Trace> = Vec::new();

@@ -273,7 +273,7 @@ fn slices_that_end_before_they_start_are_skipped() {
         {"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":1,"ts":10,"dur":2}
         ]}"#,
     );
-    assert_eq!(imported.profile.notes, ["skipped 2 slices that end before they start"]);
+    assert_eq!(imported.profile.notes, ["skipped 2 slices with an end before the start"]);
     assert_eq!(compute_averages(&imported.profile, Grouping::default()).rows.len(), 1);
 }
 
@@ -284,6 +284,6 @@ fn times_beyond_the_limit_are_omitted() {
         |name: &str| format!(r#"{{"ph":"X","name":"{name}","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":4.5e15}}"#);
     let imported = read_text(&format!("[{},{}]", event("a"), event("b")));
     assert_eq!(imported.profile.spans.len(), 1);
-    assert_eq!(imported.profile.notes, ["skipped 1 times or sizes that exceed the limit"]);
+    assert_eq!(imported.profile.notes, ["skipped 1 time or size beyond the limit"]);
     compute_averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
 }

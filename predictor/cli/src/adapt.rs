@@ -175,7 +175,7 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
 
 fn repeats_note(known: &Calibration) -> String {
     let rounds = known.usable_sentinels().map(|one| one.rounds_ns.len()).max().unwrap_or(0);
-    format!("{rounds} rounds; {}", agreement_text(known))
+    format!("{}; {}", format_count(rounds, "round"), agreement_text(known))
 }
 
 fn agreement_text(known: &Calibration) -> String {

@@ -10,7 +10,7 @@ use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
 use predictor::probe::{self, RaceResult};
 use report::quantity::whole_seconds;
-use report::{Table, format_duration, format_range, number_column, text_column};
+use report::{Table, format_count, format_duration, format_range, number_column, text_column};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,7 +107,8 @@ fn describe_measurement(measured: &MeasuredChoice) -> String {
     let RaceResult { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
     let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
     format!(
-        "measured in {rounds} rounds: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",
+        "measured in {}: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",
+        format_count(*rounds, "round"),
         format_duration(*together_ns),
         format_duration(*in_turns_ns),
         ratio.median,

@@ -48,9 +48,9 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     write_output(out, || bytes)?;
     print_text(as_json, &kernel_errors(&learned))?;
     let summary = format!(
-        "trained {} groups of kernels on {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
-        learned.times.groups.by_key.len(),
-        measurements.rows.len(),
+        "trained {} of kernels on {} of {}; licence of the tables: {}; wrote `{}`, {} bytes",
+        format_count(learned.times.groups.by_key.len(), "group"),
+        format_count(measurements.rows.len(), "row"),
         mapping.source,
         mapping.licence,
         files.out.display(),
@@ -158,7 +158,8 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
     let (base, mut learned) = read_learned_kernels(files.predictor)?;
     let measured = read_tables(files.data, mapping)?;
     let (changes, unused) = adapt_learned(&mut learned, &measured)?;
-    let reasons = || unused.iter().map(|(reason, rows)| format!("{rows} measurements not used: {reason}"));
+    let reasons =
+        || unused.iter().map(|(reason, rows)| format!("{} not used: {reason}", format_count(*rows, "measurement")));
     if changes.is_empty() {
         let reasons: Vec<String> = reasons().collect();
         return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));

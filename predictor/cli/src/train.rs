@@ -9,6 +9,7 @@ use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, write
 use clap::Args;
 use learn::train::{TrainOptions, few_shapes};
 use predictor::{Result, bundle};
+use report::format_count;
 use report::terminal::print_notes;
 use serde_json::json;
 use std::path::PathBuf;
@@ -76,10 +77,10 @@ pub fn run(train: &Train) -> Result<u8> {
     print_text(
         train.json,
         &format!(
-            "trained {} operators on {} samples ({} features); wrote `{}`",
-            operators.len(),
-            predictor.about.rows,
-            samples.names.len(),
+            "trained {} on {} ({}); wrote `{}`",
+            format_count(operators.len(), "operator"),
+            format_count(predictor.about.rows, "sample"),
+            format_count(samples.names.len(), "feature"),
             train.out.display()
         ),
     )?;
@@ -88,9 +89,9 @@ pub fn run(train: &Train) -> Result<u8> {
         print_text(
             train.json,
             &format!(
-                "in-network times of {} operators in {} networks on {device}: held-out error {:.1} %, error of isolated times {:.1} %{use_of_it}",
-                learned.operators,
-                learned.networks,
+                "in-network times of {} in {} on {device}: held-out error {:.1} %, error of isolated times {:.1} %{use_of_it}",
+                format_count(learned.operators, "operator"),
+                format_count(learned.networks, "network"),
                 100.0 * learned.error_learned,
                 100.0 * learned.error_alone
             ),
@@ -100,8 +101,8 @@ pub fn run(train: &Train) -> Result<u8> {
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         let warning = format!(
-            "{} operators have too few shapes for training and evaluation: {}; collect more models, or use `--variations`",
-            not_learned.len(),
+            "too few shapes for training and evaluation of {}: {}; collect more models, or use `--variations`",
+            format_count(not_learned.len(), "operator"),
             few_shapes(not_learned)
         );
         print_notes("warning", [warning]);

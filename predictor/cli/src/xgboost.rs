@@ -3,6 +3,7 @@
 use crate::{DONE, create_output, print_line, write_output};
 use clap::Args;
 use predictor::{Result, bundle, exchange};
+use report::format_count;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -40,7 +41,8 @@ pub fn run(arguments: &Xgboost) -> Result<u8> {
     }
     if let Some(folder) = &arguments.write {
         let written = exchange::export_trees(&predictor, folder)?;
-        print_line(&format!("wrote {} files into `{}`", written.len(), folder.display()))?;
+        let files = format_count(written.len(), "file");
+        print_line(&format!("wrote {files} into `{}`", folder.display()))?;
     }
     Ok(DONE)
 }

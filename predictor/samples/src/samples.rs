@@ -104,6 +104,10 @@ impl std::fmt::Display for FilterHints {
     }
 }
 
+pub(crate) fn count_rows(count: u64) -> String {
+    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
+}
+
 impl Samples {
     pub fn keep_rows(&mut self, rows: &[usize]) {
         *self = self.select_rows(rows);
@@ -260,7 +264,9 @@ impl SamplesBuilder {
     pub fn set_provenance(&mut self, provenance: Provenance, has_reached_peaks: bool) {
         for (operator, (most, others)) in provenance.mixed_revisions() {
             self.add_warning(format!(
-                "`{operator}`: {others} rows of other code revisions are used together with {most} rows of the main revision, because their tasks were not measured again"
+                "`{operator}`: {} of the main code revision and {} of others are used together, because their tasks were not measured again",
+                count_rows(most as u64),
+                count_rows(others as u64)
             ));
         }
         self.samples.provenance = Some(provenance);
@@ -349,7 +355,7 @@ impl SamplesBuilder {
         let mut samples = self.samples;
         if samples.rows.is_empty() {
             let why: Vec<_> =
-                samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+                samples.left_out.iter().map(|(reason, count)| format!("{}: {reason}", count_rows(*count))).collect();
             let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
             let why = if why.is_empty() { "no rows".to_owned() } else { why.join("; ") };
             return Err(Error::Data(format!("no training data ({why}){hint}")));

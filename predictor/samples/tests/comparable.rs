@@ -117,8 +117,7 @@ fn of_a_task_and_schedule_only_the_newest_code_counts() {
     assert!(matches!(left_out[..], [(reason, 2)] if reason.starts_with("older code")), "{left_out:?}");
     assert_eq!(samples.warnings.len(), 1, "{:?}", samples.warnings);
     assert!(
-        samples.warnings[0]
-            .contains("1 rows of other code revisions are used together with 2 rows of the main revision"),
+        samples.warnings[0].contains("2 rows of the main code revision and 1 row of others are used together"),
         "{:?}",
         samples.warnings
     );

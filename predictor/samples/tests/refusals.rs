@@ -35,8 +35,8 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
         (MAPPING, good.replace("here", "there"), "the mapping does not describe the device `there`"),
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` must contain numbers, but contains `fast`"),
-        (MAPPING, good.replace(",100,", ",NaN,"), "no training data (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",100,", ",inf,"), "no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",NaN,"), "no training data (1 row: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",inf,"), "no training data (1 row: time is not a positive number)"),
         (
             &*MAPPING.replace("after_run = [\"kernel\"]", "after_run = [\"kernel\", \"k\"]"),
             good.clone(),
@@ -47,8 +47,8 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
             good.clone(),
             "`kinds` of `product` has `densee`, which no operator is; did you mean `dense` or `q_dense`?",
         ),
-        (MAPPING, good.replace(",100,", ",-3,"), "no training data (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",64,64,64", ",64,,64"), "no training data (1 rows: sizes are not positive"),
+        (MAPPING, good.replace(",100,", ",-3,"), "no training data (1 row: time is not a positive number)"),
+        (MAPPING, good.replace(",64,64,64", ",64,,64"), "no training data (1 row: sizes are not positive"),
         (MAPPING, good.replace(",100,", ",0.0001,"), "the unit of `time_us` is probably not `us`"),
         (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
     ] {
@@ -72,7 +72,10 @@ fn names_may_be_numbers_and_a_choice_may_be_empty() {
 fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,bf16\nproduct,here,50,1,64,64,64,fp8\n");
     let refused = read(MAPPING, &table).expect_err("two data types").to_string();
-    assert!(refused.contains("1 rows have the same sizes as another row but differ in `kernel`"), "{refused}");
+    assert!(
+        refused.contains("the column `kernel` is not a feature, but it alone distinguishes 1 row from others"),
+        "{refused}"
+    );
     assert!(refused.contains("(first: rows 1 and 2)"), "{refused}");
     let choice = MAPPING.replace("after_run = [\"kernel\"]", "choice = \"kernel\"");
     read(&choice, &table).expect_err("two choices");
@@ -98,7 +101,11 @@ fn few_rows_that_differ_so_are_a_warning() {
         writeln!(table, "product,here,1000,1,64,64,{depth},a").expect("a text takes any line");
     }
     let samples = read(MAPPING, &table).expect("mostly sound");
-    assert!(samples.warnings.iter().any(|warning| warning.contains("differ in `kernel`")), "{:?}", samples.warnings);
+    assert!(
+        samples.warnings.iter().any(|warning| warning.contains("the column `kernel` is not a feature")),
+        "{:?}",
+        samples.warnings
+    );
 }
 
 /// Times in milliseconds under the unit of microseconds.
@@ -151,7 +158,7 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
     let error = gather_samples(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
     for reason in
-        ["1 rows: not the most frequent TVM version, 2", "1 rows: source `simulated`", "2 rows: the record has no task"]
+        ["1 row: not the most frequent TVM version, 2", "1 row: source `simulated`", "2 rows: the record has no task"]
     {
         assert!(error.contains(reason), "{error}");
     }

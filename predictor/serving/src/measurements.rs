@@ -90,8 +90,9 @@ impl Measurements {
         if !self.rows.is_empty() {
             return Ok(self);
         }
+        let rows = |count: u64| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
         let reasons: Vec<String> =
-            self.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+            self.left_out.iter().map(|(reason, count)| format!("{}: {reason}", rows(*count))).collect();
         let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
         Err(Error::Data(format!("`{}` has no usable row{reasons}", path.display())))
     }

@@ -74,7 +74,7 @@ fn rows_without_a_number_are_left_out() {
     let left_out = read(MAPPING, &format!("{HEADER}{good}{long}")).expect("rows").left_out;
     assert_eq!(left_out["time is over a million times of the roofline"], 1);
     let none = read(MAPPING, &format!("{HEADER}{bad}")).expect_err("no row is left");
-    let reasons = "has no usable row (1 rows: a size is missing, 4 rows: time is not a positive number)";
+    let reasons = "has no usable row (1 row: a size is missing, 4 rows: time is not a positive number)";
     assert!(none.ends_with(reasons), "{none}");
 }
 

@@ -54,9 +54,9 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
         count => format!("{count} of them with"),
     };
     let stages = format!(
-        "{}, {concurrent} concurrent groups; {} sets of operators examined{}",
+        "{}, {concurrent} concurrent groups; {} of operators examined{}",
         found.stages_count,
-        found.states,
+        format_count(found.states, "set"),
         if found.is_exact { ", exhaustive search" } else { ", beam search" }
     );
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
@@ -71,10 +71,10 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option
     lines.push(("times", times));
     if !found.lower_bounds.is_empty() {
         let bounds = format!(
-            "{} of the time are lower bounds, because the training data lacks {} of {} operators",
+            "{} of the time are lower bounds, because the training data lacks {} of {}",
             format_percent(found.bound_share),
             found.lower_bounds.len(),
-            found.calls.len()
+            format_count(found.calls.len(), "operator")
         );
         lines.push(("bounds", bounds));
     }

@@ -7,6 +7,7 @@ use crate::probe::RaceResult;
 use models::{Fuse, Task};
 use planners::cotune::{Cotuned, cotune};
 use planners::interference::Demand;
+use report::format_count;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -31,7 +32,8 @@ pub struct Cotuning {
 impl CotuningQuestion {
     pub fn new(operators: &[String], cores: usize, most_schedules: usize) -> Result<CotuningQuestion> {
         if !(2..=4).contains(&operators.len()) {
-            let problem = format!("{} operators; give two to four, each with --op", operators.len());
+            let given = format_count(operators.len(), "operator");
+            let problem = format!("{given}; give two to four, each with --op");
             return Err(Error::Query(problem));
         }
         let read = |text: &String| Ok((text.clone(), parse_single_task(text)?));

@@ -7,7 +7,7 @@ use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
 use planners::stages::{Costs, SearchLimits, Stages};
-use report::{format_bound, format_duration};
+use report::{format_bound, format_count, format_duration};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -260,9 +260,8 @@ fn explain_choice(
     match (is_staged, beside) {
         (true, 0) => format!("{on_all}; with the best core count for each operator, {above}"),
         (true, _) => {
-            format!(
-                "{beside} stages run groups concurrently, because their operators scale badly to all cores; {above}"
-            )
+            let stages = format_count(beside, "stage");
+            format!("groups run concurrently in {stages}, because their operators scale badly to all cores; {above}")
         }
         (false, 0) if slower > 0 && gain <= 0.0 => format!(
             "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would \

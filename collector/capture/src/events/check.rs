@@ -2,7 +2,7 @@
 
 use super::in_memory::{Slice, Trace};
 use crate::writer::sink::Role;
-use report::{Paper, Table, number_column, text_column};
+use report::{Paper, Table, format_count, number_column, text_column};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,13 @@ pub struct Fault {
 impl CheckReport {
     pub fn format_text(&self, paper: &Paper) -> String {
         let CheckReport { slices, values, flows, tracks, faults } = self;
-        let looked = format!("{slices} slices, {values} counter values and {flows} flow arrows on {tracks} tracks");
+        let looked = format!(
+            "{}, {} and {} on {}",
+            format_count(*slices, "slice"),
+            format_count(*values, "counter value"),
+            format_count(*flows, "flow arrow"),
+            format_count(*tracks, "track")
+        );
         if faults.is_empty() {
             return format!("{looked}: no errors");
         }

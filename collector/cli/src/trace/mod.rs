@@ -13,6 +13,7 @@ use capture::trace::QueryBounds;
 use engine::query;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
 use profile::averages::Grouping;
+use report::format_count;
 use report::terminal::print_notes;
 use std::path::Path;
 use std::time::Duration;
@@ -88,7 +89,8 @@ fn import_trace(import: &Import) -> Result<u8> {
         print_json(&report)?;
     } else {
         let (trace, store) = (import.file.display(), import.store.display());
-        print_text(&format!("{} rows of `{trace}`, one per operator, are in the store `{store}`", report.rows))?;
+        let rows = format_count(report.rows, "row");
+        print_text(&format!("the store `{store}` has {rows} of `{trace}`, one per operator"))?;
     }
     Ok(report_found(&found))
 }
@@ -115,7 +117,8 @@ fn report_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result
             print_text(&format!("`{}`: added {} ns to its times", input.file, input.offset_ns))?;
         }
         let WrittenTrace { events, bytes, .. } = written;
-        print_text(&format!("wrote {events} events, {bytes} bytes before compression, to `{}`", place.display()))?;
+        let (events, bytes) = (format_count(*events, "event"), format_count(*bytes, "byte"));
+        print_text(&format!("wrote {events}, {bytes} before compression, to `{}`", place.display()))?;
     }
     if written.left_out == 0 {
         return Ok(DONE);

@@ -9,7 +9,7 @@ use executor::Program;
 use job::Measured;
 use models::stages::Promise;
 use models::{Choice, Parallel, StagePlan};
-use report::{format_duration, format_range, format_size};
+use report::{format_count, format_duration, format_range, format_size};
 use serde::Serialize;
 
 /// The facts about a finished run from which its report is created.
@@ -197,11 +197,11 @@ fn describe_times(report: &ModelReport) -> String {
 
 fn describe_report(report: &ModelReport) -> String {
     let mut lines = vec![format!(
-        "{}: {} calls of {} tasks, {}, seed {}",
+        "{}: {} of {}, {}, seed {}",
         report.model,
-        report.calls,
-        report.tasks,
-        report::format_count(report.threads, "thread"),
+        format_count(report.calls, "call"),
+        format_count(report.tasks, "task"),
+        format_count(report.threads, "thread"),
         report.seed
     )];
     lines.push(format!("  time        {}", describe_times(report)));
@@ -214,7 +214,11 @@ fn describe_report(report: &ModelReport) -> String {
             )
         });
         let (name, promised) = (parallel.name(), promised.unwrap_or_default());
-        lines.push(format!("  plan        {name}: {stages} stages, up to {width} concurrent groups{promised}"));
+        lines.push(format!(
+            "  plan        {name}: {}, up to {}{promised}",
+            format_count(stages, "stage"),
+            format_count(width, "concurrent group")
+        ));
     }
     lines.extend(report.first_run_ns.map(|first_ns| format!("  first run   {}", format_duration(first_ns as f64))));
     lines.push(format!(

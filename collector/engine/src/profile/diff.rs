@@ -6,7 +6,7 @@ use crate::report::profile::changes;
 use profile::Profile;
 use profile::compare::{ProfileComparison, compare_profiles};
 use profile::summary::GroupBy;
-use report::Paper;
+use report::{Paper, format_count};
 use serde_json::error::Category;
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub fn compare_files(before: &Path, after: &Path, group_by: GroupBy) -> Result<P
     if before.source != after.source {
         return Err(Failure::usage("the profiles have different sources of times and cannot be compared"));
     }
-    let title =
-        format!("{} ({} runs) → {} ({} runs)", before.model, before.steps.len(), after.model, after.steps.len());
+    let describe = |profile: &Profile| format!("{} ({})", profile.model, format_count(profile.steps.len(), "run"));
+    let title = format!("{} → {}", describe(&before), describe(&after));
     Ok(ProfileDiff { changes: compare_profiles(&before, &after, group_by), title })
 }
 

@@ -6,6 +6,7 @@ use super::shapes::{self, OnnxArguments, TorchArguments};
 use crate::check::SUM_MAX;
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
 use capture::events::{Arguments, Event, Full, Kind as Sort, TraceContents};
+use report::format_count;
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of operators; more indicate that the names are not operator names.
@@ -247,11 +248,11 @@ impl Gather {
         self.memory.sort_by_key(|event| event.0);
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
         let skipped = [
-            (unended, "slices without an end"),
-            (self.negative, "slices that end before they start"),
-            (self.too_large, "times or sizes that exceed the limit"),
+            (unended, "slice", "without an end"),
+            (self.negative, "slice", "with an end before the start"),
+            (self.too_large, "time or size", "beyond the limit"),
         ];
-        let skipped = skipped.iter().filter(|(count, _)| *count > 0);
+        let skipped = skipped.iter().filter(|(count, ..)| *count > 0);
         Profile {
             model,
             source: Source::Imported,
@@ -269,7 +270,7 @@ impl Gather {
             steps,
             spans,
             memory: convert_memory(&self.memory, zero),
-            notes: skipped.map(|(count, what)| format!("skipped {count} {what}")).collect(),
+            notes: skipped.map(|(count, what, why)| format!("skipped {} {why}", format_count(*count, what))).collect(),
             ..Profile::default()
         }
     }

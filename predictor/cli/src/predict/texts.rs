@@ -19,7 +19,7 @@ pub fn on_threads(threads: &AssumedThreads) -> String {
 }
 
 pub fn error_text(error: &CrossValidatedError) -> String {
-    format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
+    format!("{:.1} % ({})", error.median_percent, format_count(error.shapes, "shape"))
 }
 
 fn held_out_cell(prediction: &Prediction) -> Cell {
@@ -136,14 +136,15 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, run: &Run, level: u8
         |basis: Basis| predictions.iter().filter(|one| one.prediction.basis == basis).map(|one| one.count).sum::<u64>();
     if total.extrapolated_ns > 0.0 {
         let (share, calls) = (share(total.extrapolated_ns), count(Basis::Extrapolated));
-        let _ = write!(text, "\n{share} of the time is extrapolated ({calls} of {} operators)", total.calls);
+        let operators = format_count(total.calls, "operator");
+        let _ = write!(text, "\n{share} of the time is extrapolated ({calls} of {operators})");
     }
     if total.bounds_ns > 0.0 {
         let (share, calls) = (share(total.bounds_ns), count(Basis::Bound));
         let _ = write!(
             text,
-            "\n{share} of the time are lower bounds, because the training data lacks {calls} of {} operators",
-            total.calls
+            "\n{share} of the time are lower bounds, because the training data lacks {calls} of {}",
+            format_count(total.calls, "operator")
         );
     }
     text
@@ -153,9 +154,9 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, run: &Run, level: u8
 pub fn in_place_text(total: &InPlaceTotal) -> String {
     let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
     let worth = format!(
-        "learned from {} operators in {} networks; held-out error {}, error of isolated times {}",
-        learned.operators,
-        learned.networks,
+        "learned from {} in {}; held-out error {}, error of isolated times {}",
+        format_count(learned.operators, "operator"),
+        format_count(learned.networks, "network"),
         format_percent(learned.error_learned),
         format_percent(learned.error_alone)
     );

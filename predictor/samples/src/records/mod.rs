@@ -86,7 +86,7 @@ fn read_tables(paths: &[PathBuf]) -> Result<ReadRecords> {
     }
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
-        let (what, count) = damage.lines.map_or(("part with all its rows", 1), |lines| ("line", lines));
+        let (what, count) = damage.lines.map_or(("part, counted as one row", 1), |lines| ("line", lines));
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
     let rows = records.len();

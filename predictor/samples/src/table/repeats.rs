@@ -4,7 +4,7 @@
 use super::mapping::Mapping;
 use super::{Cells, Table};
 use crate::error::{Error, Result};
-use crate::samples::{RawSample, shape_hash};
+use crate::samples::{RawSample, count_rows, shape_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -43,9 +43,10 @@ pub(super) fn check_repeats(
         return Ok(None);
     };
     let problem = format!(
-        "{count} rows have the same sizes as another row but differ in `{name}`, which is not a feature (first: rows {} and {}); \
+        "the column `{name}` is not a feature, but it alone distinguishes {} from others of the same sizes (first: rows {} and {}); \
          use the column as the operator's name or part of it, or keep only rows with one value, because times of different \
          experiments must not be averaged",
+        count_rows(count as u64),
         one + 1,
         other + 1
     );

@@ -1,7 +1,9 @@
 //! Formats the changes between two profiles.
 
 use profile::compare::{ProfileChange, ProfileComparison, ProfileVerdict};
-use report::{Cell, Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
+use report::{
+    Cell, Paper, Table, format_count, format_duration, format_percent, number_column, or_unknown, text_column,
+};
 
 /// Smallest change common to all operators that is described to the user.
 const MIN_COMMON_CHANGE: f64 = 0.01;
@@ -23,7 +25,7 @@ pub fn describe_comparison(compared: &ProfileComparison, row_limit: usize, paper
     let ratio = if compared.before_ns > 0.0 { compared.after_ns / compared.before_ns } else { f64::NAN };
     let mut lines = vec![table.format_for(paper)];
     if compared.changes.len() > row_limit {
-        lines.push(format!("{} more rows", compared.changes.len() - row_limit));
+        lines.push(format_count(compared.changes.len() - row_limit, "more row"));
     }
     lines.push(format!(
         "\nmedian run {} → {}, {ratio:.3}×; {} slower, {} faster, {} within the noise, {} new, {} gone",
@@ -39,7 +41,8 @@ pub fn describe_comparison(compared: &ProfileComparison, row_limit: usize, paper
         let beside = compared.beside_common;
         format!(
             "the median operator takes {common:.3}× as long, possibly because of the machine; relative to that, \
-             {beside} operators changed"
+             {} changed",
+            format_count(beside, "operator")
         )
     }));
     lines.push(match compared.detectable {

@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 pub fn describe_profile(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
     let ProfileView { row_limit, .. } = view;
     let mut lines = vec![format!(
-        "{}: {} calls of {} tasks, {}, seed {}",
+        "{}: {} of {}, {}, seed {}",
         report.model,
-        report.calls,
-        report.tasks,
+        format_count(report.calls, "call"),
+        format_count(report.tasks, "task"),
         format_count(report.threads, "thread"),
         report.seed
     )];
@@ -30,7 +30,7 @@ pub fn describe_profile(report: &Report, view: ProfileView, styled: Option<&Styl
     }
     if styled.is_none() && report.rows.len() > row_limit {
         let (left, all) = (report.rows.len() - row_limit, report.rows.len());
-        lines.push(format!("{left} more rows: `--row-limit {all}` shows all"));
+        lines.push(format!("{}: `--row-limit {all}` shows all", format_count(left, "more row")));
     }
     lines.push(String::new());
     lines.extend(thread_lines(report));
