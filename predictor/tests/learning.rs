@@ -2,7 +2,7 @@
 
 mod common;
 
-use learn::host_translation::HostTranslation;
+use learn::host_translation::{Factors, HostTranslation};
 use learn::predictor::{About, Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
 use learn::{Fitted, Learner, adaptation};
@@ -111,7 +111,12 @@ fn on_a_host(predictor: &Predictor, cpus: usize) -> Predictor {
         of.statistics.overheads_ns.retain(|device, _| device == "middle");
     }
     let host_class = "slow host".to_owned();
-    predictor.this_host = Some(HostTranslation { host_class, cpus, common_factor: 2.0, ..HostTranslation::default() });
+    predictor.this_host = Some(HostTranslation {
+        host_class,
+        cpus,
+        factors: Factors { common: 2.0, ..Factors::default() },
+        ..HostTranslation::default()
+    });
     predictor
 }
 
@@ -161,7 +166,11 @@ fn ranked_schedules_have_the_times_of_this_host() {
     let time_ns =
         |predictor: &Predictor| rank_schedules(predictor, &space, op, &setting, 1).expect("a ranking").best[0].time_ns;
     let there_ns = time_ns(&predictor);
-    predictor.this_host = Some(HostTranslation { cpus: 2, common_factor: 2.0, ..HostTranslation::default() });
+    predictor.this_host = Some(HostTranslation {
+        cpus: 2,
+        factors: Factors { common: 2.0, ..Factors::default() },
+        ..HostTranslation::default()
+    });
     assert!((time_ns(&predictor) / there_ns - 2.0).abs() < 1e-6);
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use datasets::{Origin, Outcome, Record, Source, Store};
-use learn::host_translation::HostTranslation;
+use learn::host_translation::{Factors, HostTranslation};
 use learn::predictor::Predictor;
 use predictor::bundle;
 use predictor::serve::{Service, StoredRecords, serve_requests};
@@ -136,8 +136,12 @@ fn check(document: &Value, schema: &str, openapi: &Value) {
 #[test]
 fn answers_for_a_calibrated_host_name_it() {
     let mut predictor = bundle::from_bytes(common::trained()).expect("a predictor");
-    let here =
-        HostTranslation { host_class: "here".to_owned(), cpus: 64, common_factor: 2.0, ..HostTranslation::default() };
+    let here = HostTranslation {
+        host_class: "here".to_owned(),
+        cpus: 64,
+        factors: Factors { common: 2.0, ..Factors::default() },
+        ..HostTranslation::default()
+    };
     predictor.this_host = Some(here);
     // Of one device, as the predictors that are calibrated for hosts.
     for of in predictor.learned.operators.values_mut() {
