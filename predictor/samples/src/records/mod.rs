@@ -89,10 +89,13 @@ fn read_tables(paths: &[PathBuf]) -> Result<ReadRecords> {
         let (what, count) = damage.lines.map_or(("part, counted as one row", 1), |lines| ("line", lines));
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
-    let rows = records.len();
-    let records = choose_records(records, Choose::All);
-    if records.len() < rows {
-        left_out.insert("copy of another row".to_owned(), (rows - records.len()) as u64);
+    // A single store contains no copies.
+    if !matches!(paths, [store] if store.is_dir()) {
+        let rows = records.len();
+        records = choose_records(records, Choose::All);
+        if records.len() < rows {
+            left_out.insert("copy of another row".to_owned(), (rows - records.len()) as u64);
+        }
     }
     Ok(ReadRecords { records, left_out })
 }
