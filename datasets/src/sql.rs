@@ -3,42 +3,25 @@
 use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
 use crate::record::table::Column;
-use models::names;
+use models::Choice;
 use std::fmt::Write;
 
-/// A supported database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// PostgreSQL.
-    Postgres,
-    /// ClickHouse.
-    ClickHouse,
-    /// DuckDB.
-    DuckDb,
+models::choice! {
+    /// A supported database.
+    pub enum Dialect {
+        /// PostgreSQL.
+        Postgres = "postgres",
+        /// ClickHouse.
+        ClickHouse = "clickhouse",
+        /// DuckDB.
+        DuckDb = "duckdb",
+    }
 }
 
 impl Dialect {
-    /// All databases.
-    pub const ALL: &[Dialect] = &[Dialect::Postgres, Dialect::ClickHouse, Dialect::DuckDb];
-
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Postgres => "postgres",
-            Dialect::ClickHouse => "clickhouse",
-            Dialect::DuckDb => "duckdb",
-        }
-    }
-
-    /// Looks up a database by name.
-    pub fn from_name(name: &str) -> Option<Dialect> {
-        Dialect::ALL.iter().copied().find(|dialect| dialect.name() == name)
-    }
-
     /// Looks up a database by name; the error lists known names.
     pub fn parse_name(name: &str) -> Result<Dialect, String> {
-        let hint = || names::name_hint(name, Dialect::ALL.iter().map(|dialect| dialect.name()));
-        Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", hint()))
+        Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", Dialect::name_hint(name)))
     }
 
     fn type_name(self, kind: Kind) -> &'static str {

@@ -6,6 +6,7 @@ mod common;
 use common::{any_record, measured};
 use datasets::{Format, Record, Result, Writer, read_records};
 use expect_test::{Expect, expect};
+use models::Choice;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 

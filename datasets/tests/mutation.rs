@@ -8,6 +8,7 @@ mod damage;
 use common::{measured, memory_folder};
 use damage::Damage;
 use datasets::{Choose, Format, Origin, Record, SealOptions, Store};
+use models::Choice;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

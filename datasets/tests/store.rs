@@ -6,6 +6,7 @@ mod common;
 use common::{failed, measured, memory_folder};
 use datasets::store::{JournalLeft, SMALL_PARTS, SealReport};
 use datasets::{Choose, Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
+use models::Choice;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

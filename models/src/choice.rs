@@ -1,5 +1,7 @@
 //! Enums whose variants are chosen by name: on the command line, in files and in Python.
 
+use crate::names;
+
 /// An enum whose values are selected by name on the command line or in a file.
 pub trait Choice: Copy + 'static {
     /// All values, in the order of the help text.
@@ -17,6 +19,11 @@ pub trait Choice: Copy + 'static {
     /// Returns the value with this name or alias, or None if there is none.
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|choice| choice.name() == name || choice.aliases().contains(&name))
+    }
+
+    /// Returns the hint for an unknown name: similar names, or all names.
+    fn name_hint(name: &str) -> String {
+        names::name_hint(name, Self::ALL.iter().map(|choice| choice.name()))
     }
 }
 

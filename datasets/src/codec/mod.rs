@@ -8,46 +8,29 @@ pub(crate) mod rows;
 use crate::error::{IoContext, Result, RowUnit};
 use crate::record::batch::{Batch, Row};
 use crate::record::table::{COLUMNS, ColumnId, Record};
-use models::names;
+use models::Choice;
 use parquet::{PartCursor, PartWriter};
 use rows::{BatchRecords, Batches};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A file format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object per line.
-    JsonLines,
-    /// Comma-separated values with a header; absent values are empty cells.
-    Csv,
-    /// Parquet with zstd compression.
-    Parquet,
+models::choice! {
+    /// A file format; its name is also the file extension.
+    pub enum Format {
+        /// Comma-separated values with a header; absent values are empty cells.
+        Csv = "csv",
+        /// Parquet with zstd compression.
+        Parquet = "parquet",
+        /// One JSON object per line.
+        JsonLines = "jsonl",
+    }
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: &[Format] = &[Format::Csv, Format::Parquet, Format::JsonLines];
-
-    /// Returns the name on the command line, which is also the file extension.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::JsonLines => "jsonl",
-            Format::Csv => "csv",
-            Format::Parquet => "parquet",
-        }
-    }
-
-    /// Looks up a format by name.
-    pub fn from_name(name: &str) -> Option<Format> {
-        Format::ALL.iter().copied().find(|format| format.name() == name)
-    }
-
     /// Looks up a format by name; the error lists known names.
     pub fn parse_name(name: &str) -> std::result::Result<Format, String> {
-        let hint = || names::name_hint(name, Format::ALL.iter().map(|format| format.name()));
-        Format::from_name(name).ok_or_else(|| format!("unknown format `{name}`; {}", hint()))
+        Format::from_name(name).ok_or_else(|| format!("unknown format `{name}`; {}", Format::name_hint(name)))
     }
 
     /// Returns the format of a file extension.

@@ -7,44 +7,28 @@ use super::column::Kind;
 use super::table::{COLUMNS, Column, ColumnId, Record};
 use super::visits::{AttemptTime, OVER_VISITS, median_index, median_record};
 use crate::record::batch::Row;
-use models::names;
+use models::Choice;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// The selection among the measurements of each experiment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choose {
-    /// The successful measurement of median time (the earlier of the central two), with the interval over all of them.
-    #[default]
-    Middle,
-    /// The last successful measurement of the experiment.
-    Latest,
-    /// All measurements.
-    All,
+models::choice! {
+    /// The selection among the measurements of each experiment.
+    #[derive(Default)]
+    pub enum Choose {
+        /// The successful measurement of median time (the earlier of the central two), with the interval over all of them.
+        #[default]
+        Middle = "middle",
+        /// The last successful measurement of the experiment.
+        Latest = "latest",
+        /// All measurements.
+        All = "all",
+    }
 }
 
 impl Choose {
-    /// All selections.
-    pub const ALL: &[Choose] = &[Choose::Middle, Choose::Latest, Choose::All];
-
-    /// Returns the name of the selection on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Choose::Middle => "middle",
-            Choose::Latest => "latest",
-            Choose::All => "all",
-        }
-    }
-
-    /// Looks up a selection by its name.
-    pub fn from_name(name: &str) -> Option<Choose> {
-        Choose::ALL.iter().copied().find(|choose| choose.name() == name)
-    }
-
     /// Looks up a selection by its name; the error lists known names.
     pub fn parse_name(name: &str) -> Result<Choose, String> {
-        let hint = || names::name_hint(name, Choose::ALL.iter().map(|choose| choose.name()));
-        Choose::from_name(name).ok_or_else(hint)
+        Choose::from_name(name).ok_or_else(|| Choose::name_hint(name))
     }
 
     /// Returns the range of selected attempts in time order; without times, `Middle` and `Latest` select the last.

@@ -2,6 +2,7 @@
 //! CSV, `1` Parquet, `2` JSON lines. Useful seeds are exports of a small store after such a byte.
 
 use datasets::{Format, read_records};
+use models::Choice;
 
 pub fn run(bytes: &[u8]) {
     let [choice, bytes @ ..] = bytes else { return };

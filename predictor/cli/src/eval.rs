@@ -3,7 +3,7 @@
 use crate::kernels;
 use crate::language_models::evaluate_servers;
 use crate::loading::{load_samples, load_unmeasured_samples};
-use crate::options::{Data, parse_not_negative, parse_share};
+use crate::options::{Data, parse_choice, parse_not_negative, parse_share};
 use crate::{DONE, WORSE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::Learner;
@@ -18,9 +18,8 @@ use report::terminal::print_notes;
 use report::{
     Cell, Column, Table, UNKNOWN, format_duration, format_percentage, number_column, or_unknown, text_column,
 };
-use samples::features::View;
 use samples::table::CurveMapping;
-use serving::evaluate::{HoldOut, Plan as KernelPlan};
+use serving::evaluate::Plan as KernelPlan;
 use serving::train::TrainOptions;
 use std::convert::identity;
 use std::path::{Path, PathBuf};
@@ -144,8 +143,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
             "--hold-out needs a mapping of language-model kernels; use --protocol for other data".to_owned(),
         ));
     }
-    let view = View::from_name(&eval.know)
-        .ok_or_else(|| Error::unknown_name("view", &eval.know, View::ALL.map(|one| one.name())))?;
+    let view = parse_choice("view", &eval.know)?;
     let plan = evaluation_plan(eval)?;
     let gate = eval.gate.as_deref().map(|path| Gate::read_baseline(path, plan.protocol)).transpose()?;
     let page = create_output(eval.html.as_deref())?;
@@ -234,9 +232,7 @@ fn run_curves(eval: &Eval) -> Result<u8> {
 }
 
 fn kernel_plan(eval: &Eval) -> Result<KernelPlan> {
-    let name = eval.hold_out.as_deref().unwrap_or("site");
-    let hold_out = HoldOut::from_name(name)
-        .ok_or_else(|| Error::unknown_name("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
+    let hold_out = parse_choice("protocol", eval.hold_out.as_deref().unwrap_or("site"))?;
     let options =
         TrainOptions { min_split_loss: eval.min_split_loss, most_rows: eval.most_rows, ..TrainOptions::default() };
     let seeds = (0..eval.seeds).collect();
@@ -247,10 +243,7 @@ fn evaluation_plan(eval: &Eval) -> Result<Plan> {
     let names = Protocol::ALL.iter().map(|one| one.name()).chain([CURVES_PROTOCOL]);
     let protocol =
         Protocol::from_name(&eval.protocol).ok_or_else(|| Error::unknown_name("protocol", &eval.protocol, names))?;
-    let learners = eval.learners.iter().map(|name| {
-        Learner::from_name(name)
-            .ok_or_else(|| Error::unknown_name("learner", name, Learner::ALL.iter().map(|one| one.name())))
-    });
+    let learners = eval.learners.iter().map(|name| parse_choice("learner", name));
     if eval.folds.is_some_and(|folds| folds < 2) {
         return Err(Error::Query("--folds must be at least 2".to_owned()));
     }

@@ -2,6 +2,7 @@
 
 use crate::{DONE, print_json, print_line, stdout_paper};
 use learn::predictor::About;
+use models::Choice;
 use predictor::{Result, bundle};
 use report::{Table, format_percentage, number_column, or_unknown, text_column};
 use samples::features::View;
@@ -47,8 +48,8 @@ pub fn operator_errors(about: &About) -> String {
     ]);
     for (operator, by_view) in &about.held_out {
         let shapes = by_view.values().map(|error| error.shapes).max().unwrap_or(0);
-        let off = |view: View| or_unknown(by_view.get(&view), |error| format!("{:.1} %", error.median_percent));
-        table.add_row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
+        let off = |view| or_unknown(by_view.get(view), |error| format!("{:.1} %", error.median_percent));
+        table.add_row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.iter().map(off)));
     }
     table.format_for(&stdout_paper())
 }

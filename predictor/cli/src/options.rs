@@ -191,3 +191,8 @@ fn parse_setting(text: &str) -> Result<(String, String)> {
     records::check_setting(column)?;
     Ok((column.to_owned(), value.to_owned()))
 }
+
+/// Parses the name of a choice; the error suggests the nearest name.
+pub fn parse_choice<T: Choice>(what: &str, name: &str) -> Result<T> {
+    T::from_name(name).ok_or_else(|| Error::unknown_name(what, name, T::ALL.iter().map(|one| one.name())))
+}

@@ -8,6 +8,7 @@ use crate::placed::PlacedNetwork;
 use crate::provenance::Provenance;
 use crate::schedules::Schedules;
 use crate::stand_in::StandIn;
+use models::Choice;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -186,7 +187,7 @@ impl Samples {
             self.features.set(row, known, number);
         }
         let occurs = |view: &View| (0..self.rows.len()).any(|row| self.row_view(row) == *view);
-        self.views = View::ALL.into_iter().filter(occurs).collect();
+        self.views = View::ALL.iter().copied().filter(occurs).collect();
         Ok(self)
     }
 

@@ -382,9 +382,7 @@ fn versioned_frameworks<'a>(
 }
 
 fn choice_of<T: Choice>(word: &str) -> Parsed<T> {
-    T::from_name(word).ok_or_else(|| {
-        format!("unknown format `{word}`; {}", models::names::name_hint(word, T::ALL.iter().map(|one| one.name())))
-    })
+    T::from_name(word).ok_or_else(|| format!("unknown format `{word}`; {}", T::name_hint(word)))
 }
 
 impl<'a> Columns<'a> {

@@ -44,8 +44,7 @@ impl<'a> Values<'a> {
 
     fn take_choice<T: Choice>(&mut self, name: &str) -> Parsed<Option<T>> {
         let Some(text) = self.0.remove(name) else { return Ok(None) };
-        let known = || names::name_hint(text, T::ALL.iter().map(|choice| choice.name()));
-        T::from_name(text).map(Some).ok_or_else(|| format!("`{name}` is `{text}`; {}", known()))
+        T::from_name(text).map(Some).ok_or_else(|| format!("`{name}` is `{text}`; {}", T::name_hint(text)))
     }
 
     fn take_distribution(&mut self) -> Parsed<Distribution> {

@@ -9,6 +9,7 @@ pub use answers::predict_servers;
 pub use curves::print_knees;
 pub use evaluation::{evaluate_servers, train_servers};
 
+use crate::options::parse_choice;
 use clap::Args;
 use models::Choice;
 use predictor::servers::ServerQuestion;
@@ -119,11 +120,6 @@ impl ServerFlags {
             other => Err(Error::Query(format!("the cache format {} is not supported; use bf16 or fp8", other.name()))),
         }
     }
-}
-
-/// Parses the name of a choice; the error suggests the nearest name.
-fn parse_choice<T: Choice>(what: &str, name: &str) -> Result<T> {
-    T::from_name(name).ok_or_else(|| Error::unknown_name(what, name, T::ALL.iter().map(|one| one.name())))
 }
 
 fn check_bound(flag: &str, value: u64, allowed: RangeInclusive<u64>) -> Result<u64> {

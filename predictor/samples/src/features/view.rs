@@ -11,31 +11,18 @@ pub const KNOWN: &str = "schedule_known";
 
 pub const CHOICE: &str = "library_choice";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum View {
-    /// Only sizes; the default schedule is assumed.
-    Sizes,
-    Knobs,
-    /// Sizes, knobs, and figures of the scheduled program and its machine code.
-    Code,
+models::choice! {
+    pub enum View {
+        /// Only sizes; the default schedule is assumed.
+        Sizes = "sizes",
+        /// Sizes and knobs.
+        Knobs = "knobs",
+        /// Sizes, knobs, and figures of the scheduled program and its machine code.
+        Code = "code",
+    }
 }
 
 impl View {
-    pub const ALL: [View; 3] = [View::Sizes, View::Knobs, View::Code];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            View::Sizes => "sizes",
-            View::Knobs => "knobs",
-            View::Code => "code",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<View> {
-        View::ALL.into_iter().find(|view| view.name() == name)
-    }
-
     pub fn from_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));
@@ -79,6 +66,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use models::Choice;
 
     #[test]
     fn what_is_given_says_what_is_known() {
@@ -86,7 +74,7 @@ mod tests {
         assert_eq!(View::from_extras(&extras(&[])), View::Sizes);
         assert_eq!(View::from_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
         assert_eq!(View::from_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
-        for view in View::ALL {
+        for &view in View::ALL {
             assert_eq!(View::from_number(view.number()), view);
             assert_eq!(View::from_name(view.name()), Some(view));
         }
