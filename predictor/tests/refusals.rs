@@ -3,6 +3,7 @@
 mod common;
 
 use learn::Learner;
+use models::Choice;
 use predictor::bundle;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::features::FEATURES;

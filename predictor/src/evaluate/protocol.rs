@@ -5,32 +5,43 @@ use crate::error::{Error, Result};
 use learn::by_operator;
 use learn::ensemble::Purpose;
 use learn::split;
+use models::Choice;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Holds out nothing: reports the deviation of repeated measurements, a lower bound of any error.
-    P0,
-    /// Holds out random shapes: interpolation within the range of the data.
-    P1,
-    /// Holds out the tenth of each operator's rows with the most work: extrapolation.
-    P1x,
-    /// Holds out shapes of neural networks; all other shapes are training data.
-    P1m,
-    /// Holds out whole neural networks.
-    P2,
-    /// Holds out families of neural networks, by the prefix of their names.
-    P2f,
-    /// Holds out devices, without any measurement of them.
-    P3,
-    /// Holds out devices, except for a few measurements per operator.
-    P4,
-    /// Holds out shapes, and scores the predicted order of the schedules within each task.
-    P5,
+models::choice! {
+    pub enum Protocol {
+        /// Holds out nothing: reports the deviation of repeated measurements, a lower bound of any error.
+        P0 = "P0",
+        /// Holds out random shapes: interpolation within the range of the data.
+        P1 = "P1",
+        /// Holds out the tenth of each operator's rows with the most work: extrapolation.
+        P1x = "P1x",
+        /// Holds out shapes of neural networks; all other shapes are training data.
+        P1m = "P1m",
+        /// Holds out whole neural networks.
+        P2 = "P2",
+        /// Holds out families of neural networks, by the prefix of their names.
+        P2f = "P2f",
+        /// Holds out devices, without any measurement of them.
+        P3 = "P3",
+        /// Holds out devices, except for a few measurements per operator.
+        P4 = "P4",
+        /// Holds out shapes, and scores the predicted order of the schedules within each task.
+        P5 = "P5",
+    }
+}
+
+/// What reports say of a protocol.
+pub struct Texts {
+    pub held_out: &'static str,
+    /// What is new to the predictor, for titles.
+    pub title: &'static str,
+    /// What is predicted, of which the predictor has not seen all; None if nothing is predicted.
+    pub unseen: Option<&'static str>,
 }
 
 /// Numbers of available measurements of a new device, per operator.
@@ -60,76 +71,45 @@ pub struct FewShot {
 }
 
 impl Protocol {
-    pub const ALL: &[Protocol] = &[
-        Protocol::P0,
-        Protocol::P1,
-        Protocol::P1x,
-        Protocol::P1m,
-        Protocol::P2,
-        Protocol::P2f,
-        Protocol::P3,
-        Protocol::P4,
-        Protocol::P5,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::P0 => "P0",
-            Protocol::P1 => "P1",
-            Protocol::P1x => "P1x",
-            Protocol::P1m => "P1m",
-            Protocol::P2 => "P2",
-            Protocol::P2f => "P2f",
-            Protocol::P3 => "P3",
-            Protocol::P4 => "P4",
-            Protocol::P5 => "P5",
-        }
-    }
-
-    pub fn held_out(self) -> &'static str {
-        match self {
-            Protocol::P0 => "nothing; repeated measurements are compared",
-            Protocol::P1 => "random shapes",
-            Protocol::P1x => "for each operator, the tenth of the rows with the most work",
-            Protocol::P1m => "shapes of neural networks",
-            Protocol::P2 => "whole neural networks",
-            Protocol::P2f => "families of neural networks",
-            Protocol::P3 => "devices",
-            Protocol::P4 => "devices, except for a few measurements",
-            Protocol::P5 => "random shapes; the score is the predicted order of the schedules within a task",
-        }
-    }
-
-    /// Names what is new to the predictor, for titles.
-    pub fn title(self) -> &'static str {
-        match self {
-            Protocol::P0 => "repeated measurements",
-            Protocol::P1 => "new shapes",
-            Protocol::P1x => "larger shapes",
-            Protocol::P1m => "shapes of networks",
-            Protocol::P2 => "new networks",
-            Protocol::P2f => "new families of networks",
-            Protocol::P3 => "new devices",
-            Protocol::P4 => "new devices with few measurements",
-            Protocol::P5 => "order of schedules",
-        }
-    }
-
-    /// Names what is predicted, of which the predictor has not seen all; None if nothing is predicted.
-    pub fn unseen(self) -> Option<&'static str> {
-        match self {
-            Protocol::P0 => None,
-            Protocol::P1 | Protocol::P1m | Protocol::P5 => Some("shapes that were not in the training data"),
-            Protocol::P1x => Some("shapes larger than those of the training data"),
-            Protocol::P2 => Some("operators of networks that were not in the training data"),
-            Protocol::P2f => Some("operators of families of networks that were not in the training data"),
-            Protocol::P3 => Some("devices that were not in the training data"),
-            Protocol::P4 => Some("devices with few measurements in the training data"),
-        }
-    }
-
+    /// Looks up a protocol by its name in upper or lower case.
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
+    }
+
+    pub fn texts(self) -> Texts {
+        let texts = |held_out, title, unseen| Texts { held_out, title, unseen };
+        let shapes = Some("shapes that were not in the training data");
+        match self {
+            Protocol::P0 => texts("nothing; repeated measurements are compared", "repeated measurements", None),
+            Protocol::P1 => texts("random shapes", "new shapes", shapes),
+            Protocol::P1x => texts(
+                "for each operator, the tenth of the rows with the most work",
+                "larger shapes",
+                Some("shapes larger than those of the training data"),
+            ),
+            Protocol::P1m => texts("shapes of neural networks", "shapes of networks", shapes),
+            Protocol::P2 => texts(
+                "whole neural networks",
+                "new networks",
+                Some("operators of networks that were not in the training data"),
+            ),
+            Protocol::P2f => texts(
+                "families of neural networks",
+                "new families of networks",
+                Some("operators of families of networks that were not in the training data"),
+            ),
+            Protocol::P3 => texts("devices", "new devices", Some("devices that were not in the training data")),
+            Protocol::P4 => texts(
+                "devices, except for a few measurements",
+                "new devices with few measurements",
+                Some("devices with few measurements in the training data"),
+            ),
+            Protocol::P5 => texts(
+                "random shapes; the score is the predicted order of the schedules within a task",
+                "order of schedules",
+                shapes,
+            ),
+        }
     }
 
     pub fn purpose(self) -> Purpose {

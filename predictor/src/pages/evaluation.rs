@@ -74,7 +74,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
 fn describe_data(evaluation: &Evaluation) -> String {
     let seeds: Vec<String> = evaluation.seeds.iter().map(ToString::to_string).collect();
     let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
-    let held_out = Protocol::from_name(&evaluation.protocol).map_or("", Protocol::held_out);
+    let held_out = Protocol::from_name(&evaluation.protocol).map_or("", |protocol| protocol.texts().held_out);
     // Without learners, the verdict contains the skipped and the repeated measurements.
     let has_learners = !evaluation.learners.is_empty();
     let skipped = skipped_share(evaluation).filter(|_| has_learners);

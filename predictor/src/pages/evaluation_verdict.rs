@@ -28,7 +28,8 @@ pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
         (false, _) => format!("Predictions by the learner {}", learner_html(name)),
     };
     let protocol = Protocol::from_name(&evaluation.protocol);
-    let of_what = protocol.and_then(Protocol::unseen).map_or(String::new(), |what| format!(" for {what}"));
+    let of_what =
+        protocol.and_then(|protocol| protocol.texts().unseen).map_or(String::new(), |what| format!(" for {what}"));
     let _ = write!(
         text,
         "<p><b>{whose}{of_what} deviate by {} % in the median and by {} % on average</b> (MAPE{interval}), over {}.</p>\
@@ -66,7 +67,7 @@ fn describe_noise(evaluation: &Evaluation) -> String {
 pub(super) fn title_page(protocol: &str) -> String {
     match Protocol::from_name(protocol) {
         None => format!("Evaluation under protocol {protocol}"),
-        Some(known) => format!("Evaluation: {} (protocol {protocol})", known.title()),
+        Some(known) => format!("Evaluation: {} (protocol {protocol})", known.texts().title),
     }
 }
 
