@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::text;
 use models::names;
+use samples::table::Time;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,23 +49,6 @@ pub struct TableMapping {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Time {
-    pub column: String,
-    pub unit: Unit,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Unit {
-    Ns,
-    Us,
-    Ms,
-    S,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Power {
     /// Column with the mean power of a kernel that runs in a loop.
     pub watts: String,
@@ -93,26 +77,6 @@ pub struct Exception {
     pub reason: String,
     pub r#where: BTreeMap<String, String>,
     pub sizes: BTreeMap<String, u64>,
-}
-
-impl Unit {
-    pub fn in_seconds(self) -> f64 {
-        match self {
-            Unit::Ns => 1e-9,
-            Unit::Us => 1e-6,
-            Unit::Ms => 1e-3,
-            Unit::S => 1.0,
-        }
-    }
-
-    fn unit_name(self) -> &'static str {
-        match self {
-            Unit::Ns => "ns",
-            Unit::Us => "us",
-            Unit::Ms => "ms",
-            Unit::S => "s",
-        }
-    }
 }
 
 impl Mapping {
@@ -150,17 +114,7 @@ impl TableMapping {
             }
         }
         self.check_conditions()?;
-        let unit = self.time.column.rsplit_once('_').map(|(_, end)| end);
-        let other = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|one| unit == Some(one.unit_name()));
-        match other.filter(|other| *other != self.time.unit) {
-            Some(other) => Err(format!(
-                "the column `{}` ends in `{}`, but its unit is given as `{}`",
-                self.time.column,
-                other.unit_name(),
-                self.time.unit.unit_name()
-            )),
-            None => Ok(()),
-        }
+        self.time.unit_contradiction().map_or(Ok(()), Err)
     }
 
     /// Refuses conditions on columns that the mapping does not name, and exceptions for sizes that it gives otherwise.

@@ -568,7 +568,7 @@ impl<'a> Columns<'a> {
             device: self.device.value_at(row),
             framework: self.framework.as_ref().map_or(0, |coded| coded.value_at(row)),
             choice: self.choice.as_ref().map_or(0, |coded| coded.value_at(row)),
-            seconds: self.time[row] * self.mapping.time.unit.in_seconds(),
+            seconds: self.time[row] * self.mapping.time.unit.to_seconds(),
             power: self.power.map(|(watts, limit)| (watts[row], limit[row])),
         })
     }

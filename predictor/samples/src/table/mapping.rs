@@ -32,13 +32,14 @@ pub struct Mapping {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Time {
-    pub(super) column: String,
-    pub(super) unit: Unit,
+pub struct Time {
+    pub column: String,
+    pub unit: Unit,
 }
 
 impl Time {
-    pub(super) fn unit_contradiction(&self) -> Option<String> {
+    /// Describes a column name that ends in another unit than the given one.
+    pub fn unit_contradiction(&self) -> Option<String> {
         let other = Unit::from_column_name(&self.column).filter(|unit| *unit != self.unit)?;
         let (column, unit) = (&self.column, self.unit.name());
         Some(format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name()))
@@ -47,7 +48,7 @@ impl Time {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Unit {
+pub enum Unit {
     Ns,
     Us,
     Ms,
@@ -55,6 +56,15 @@ pub(super) enum Unit {
 }
 
 impl Unit {
+    pub fn to_seconds(self) -> f64 {
+        match self {
+            Unit::Ns => 1e-9,
+            Unit::Us => 1e-6,
+            Unit::Ms => 1e-3,
+            Unit::S => 1.0,
+        }
+    }
+
     pub(super) fn to_nanoseconds(self) -> f64 {
         match self {
             Unit::Ns => 1.0,

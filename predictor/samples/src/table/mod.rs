@@ -8,7 +8,7 @@ mod reading;
 mod repeats;
 
 pub use curves::{CurveMapping, ThreadCurve};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, Time};
 pub use plausible::MOST_OVER_BOUND;
 pub use reading::read_samples;
 
