@@ -1,7 +1,7 @@
 //! Reads co-runs, fits the interference model to their slowdowns, and evaluates it on held-out operators.
 
 use super::demand::{Time, TimeSource, cache_bytes, task_demand};
-use super::versions::select_versions;
+use super::versions::{select_class, select_versions};
 use crate::error::{Error, Result};
 use datasets::store::Records;
 use datasets::{Json, Outcome, Record, Source};
@@ -176,20 +176,11 @@ impl CoRuns {
                 by_class.entry(record.host_class.clone()).or_default().push(record);
             }
         }
-        let known: Vec<String> = by_class.keys().cloned().collect();
-        let class = match (class, known.as_slice()) {
-            (Some(class), _) if by_class.contains_key(class) => class.to_owned(),
-            (Some(class), _) => return Err(Error::unknown_name("hardware", class, known.iter().map(String::as_str))),
-            (None, [only]) => only.clone(),
-            (None, []) => {
-                let problem = "has no co-run records; measure some with `opcollect corun --config configs/corun.toml`";
-                return Err(Error::Query(format!("`{}` {problem}", path.display())));
-            }
-            (None, several) => {
-                return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
-            }
-        };
-        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (_, records) = select_class(by_class, class, || {
+            let problem = "has no co-run records; measure some with `opcollect corun --config configs/corun.toml`";
+            format!("`{}` {problem}", path.display())
+        })?;
+        let (records, left_out) = select_versions(records, all_versions);
         Ok((CoRuns::from_records(&records), records, left_out))
     }
 

@@ -3,7 +3,7 @@
 use super::coruns::CoRuns;
 pub use super::demand::{Time, TimeSource, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
-use super::versions::select_versions;
+use super::versions::{select_class, select_versions};
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::store::Damage;
@@ -73,28 +73,17 @@ impl Host {
                 by_class.entry(record.host_class.clone()).or_default().push(record);
             }
         }
-        let known: Vec<String> = by_class.keys().cloned().collect();
-        let class = match (class, known.as_slice()) {
-            (Some(class), _) if by_class.contains_key(class) => class.to_owned(),
-            (Some(class), _) => {
-                return Err(Error::unknown_name("hardware", class, known.iter().map(String::as_str)));
-            }
-            (None, [only]) => only.clone(),
-            (None, []) => {
-                return Err(Error::Query(format!(
-                    "`{0}` has no operator times with warm caches; measure some with `opcollect --modelname MODEL --threads 1,2 --store {0}`",
-                    path.display()
-                )));
-            }
-            (None, several) => {
-                return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
-            }
-        };
+        let (class, records) = select_class(by_class, class, || {
+            format!(
+                "`{0}` has no operator times with warm caches; measure some with `opcollect --modelname MODEL --threads 1,2 --store {0}`",
+                path.display()
+            )
+        })?;
         let peaks = Peaks::from_measurements(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
         let (together, _) = select_versions(together, all_versions);
         let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
-        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (records, left_out) = select_versions(records, all_versions);
         let host = Host::from_records(path, class, &records, peaks);
         Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, damage, ..host })
     }
