@@ -1,6 +1,6 @@
 //! Formats output for users: tables, numbers and times with units, colours.
 //!
-//! All programs use this crate. Values in, texts out: only `terminal` prints. A table adapts to the available width by
+//! All programs use this crate. Values in, texts out: only `terminal` and `flags` print. A table adapts to the available width by
 //! dropping, wrapping or stacking columns; numbers are never cut.
 
 #![warn(missing_docs)]

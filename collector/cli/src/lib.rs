@@ -37,7 +37,7 @@ mod trace;
 mod values;
 
 use arguments::{Arguments, Command, ModelCommand};
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
@@ -48,9 +48,9 @@ use models::names;
 use options::Models;
 use pace::Pace;
 use progress::terminal_observer;
-use report::flags::{drop_false_suggestion, take_negative_numbers};
-use report::terminal::{print_error, print_notes, print_usage_advice, stdout_paper, take_color_flag};
-use report::{ColorChoice, activity};
+use report::activity;
+use report::flags::parse_command_line;
+use report::terminal::{print_error, print_notes, stdout_paper};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -68,7 +68,7 @@ pub fn run_command_line() -> ExitCode {
         host: measure::host::Facts::read_facts().describe_host(),
         command: measure::host::command::quoted_command(),
     });
-    let arguments = parse_arguments();
+    let arguments = parse_command_line();
     let done = end_with_parent().and_then(|()| dispatch_command(arguments));
     activity::end_activity();
     match done {
@@ -83,34 +83,6 @@ pub fn run_command_line() -> ExitCode {
 /// Makes this process end with the process that started it for a measurement.
 fn end_with_parent() -> Result<()> {
     measure::host::parent::bound_parent().map_or(Ok(()), worker::die_with_parent).map_err(Failure::environment)
-}
-
-fn command_name(matches: &ArgMatches) -> String {
-    matches.subcommand().map_or_else(String::new, |(name, inner)| format!(" {name}{}", command_name(inner)))
-}
-
-/// Parses the command line. For help and errors, it prints in the colours of `--color` and exits, as `clap` does.
-fn parse_arguments() -> Arguments {
-    let (words, colours) = take_color_flag(std::env::args_os())
-        .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
-    let colours = match colours {
-        ColorChoice::Auto => clap::ColorChoice::Auto,
-        ColorChoice::Always => clap::ColorChoice::Always,
-        ColorChoice::Never => clap::ColorChoice::Never,
-    };
-    let matches = take_negative_numbers(Arguments::command().color(colours))
-        .try_get_matches_from(words)
-        .unwrap_or_else(|error| exit_with_error(&drop_false_suggestion(error)));
-    activity::begin_activity(format!("`opcollect{}` is running", command_name(&matches)));
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-}
-
-fn exit_with_error(error: &clap::Error) -> ! {
-    let _ = error.print();
-    if error.use_stderr() {
-        print_usage_advice(&error.to_string());
-    }
-    std::process::exit(error.exit_code())
 }
 
 fn dispatch_command(arguments: Arguments) -> Result<u8> {

@@ -31,13 +31,13 @@ mod train;
 mod xgboost;
 
 use arguments::{Arguments, Command};
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use datasets::output::{Output, check_distinct};
 use predictor::queries::OR_EXTRAPOLATE;
 use predictor::{Error, Result};
-use report::flags::{drop_false_suggestion, take_negative_numbers};
-use report::terminal::{print_error, print_usage_advice, stdout_paper, take_color_flag};
-use report::{ColorChoice, activity};
+use report::activity;
+use report::flags::parse_command_line;
+use report::terminal::{print_error, stdout_paper};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ pub fn run() -> ExitCode {
         host: measure::host::Facts::read_facts().describe_host(),
         command: measure::host::command::quoted_command(),
     });
-    let done = dispatch_command(parse_arguments());
+    let done = dispatch_command(parse_command_line());
     activity::end_activity();
     match done {
         Ok(code) => ExitCode::from(code),
@@ -69,33 +69,6 @@ pub fn run() -> ExitCode {
 /// Names the flag in the message about an operator outside of the training range.
 fn name_extrapolate_flag(message: &str) -> String {
     message.replace(OR_EXTRAPOLATE, "or give `--extrapolate`")
-}
-
-/// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.
-fn parse_arguments() -> Arguments {
-    let (words, colours) = take_color_flag(std::env::args_os())
-        .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
-    let colours = match colours {
-        ColorChoice::Auto => clap::ColorChoice::Auto,
-        ColorChoice::Always => clap::ColorChoice::Always,
-        ColorChoice::Never => clap::ColorChoice::Never,
-    };
-    let matches = take_negative_numbers(Arguments::command().color(colours))
-        .try_get_matches_from(words)
-        .unwrap_or_else(|error| end_with(&drop_false_suggestion(error)));
-    if let Some(name) = matches.subcommand_name() {
-        activity::begin_activity(format!("`oppredict {name}` is running"));
-    }
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-}
-
-/// Prints the help, or a command-line error with a hint, and ends the process.
-fn end_with(error: &clap::Error) -> ! {
-    let _ = error.print();
-    if error.use_stderr() {
-        print_usage_advice(&error.to_string());
-    }
-    std::process::exit(error.exit_code())
 }
 
 fn dispatch_command(arguments: Arguments) -> Result<u8> {
