@@ -2,8 +2,6 @@
 
 use crate::Result;
 use crate::bases::base_records;
-use crate::boards::MeasuredMachine;
-use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{
     Attempt, Bases, Campaign, CurrentConditions, Finals, Outcomes, SearchInputs, Share, Source, Sweep, Tuning,
     TuningError, plan_attempts,
@@ -12,58 +10,30 @@ use crate::failure::{Failure, format_chain};
 use crate::ifcompare::{self, ModelComparison};
 use crate::in_network::{self, NetworkTimes};
 use crate::ledger::Ledger;
-use crate::observer::Observer;
 use crate::pass::{self, AttemptSelection};
-use crate::repeat::{Repeat, WantedCounters};
+use crate::repeat::WantedCounters;
 use crate::report::learning::{Effort, Learning, SearchResults, sum_courses, summarise_searches};
 use crate::report::operators::{Summary, summarise_model};
 use crate::runs::PrecedingCampaign;
+use crate::session::Session;
 use crate::stores::store_failure;
 use crate::uncounted::{CounterReadings, UncountedCounter};
 use crate::{machine, peaks};
-use bench::{Bench, Remembering, Versions};
-use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
-use job::revision::Revisions;
+use bench::{Bench, Remembering};
+use datasets::{Choose, Key, Peaks, Reached, Record, Shard};
 use measure::host::{Load, LoadReading};
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use targets::Fabric;
 
-/// A campaign with its store and its machine, on which no other process measures at the same time.
-pub struct Collection<'a> {
-    /// Tasks, target and configuration.
-    pub campaign: Campaign<'a>,
-    /// Versions of the libraries that build or run.
-    pub versions: &'a Versions,
-    /// Revisions of the code generators.
-    pub revisions: &'a Revisions,
-    /// The store to which records are written.
-    pub store: &'a Store,
-    /// The shard of this process, if the work is divided.
-    pub shard: Option<Shard>,
-    /// Selection of measured experiments to repeat and of new experiments to skip.
-    pub repeat: &'a Repeat,
-    /// Name of the nightly run to which this collection belongs, if any.
-    pub night: Option<&'a str>,
-    /// Cache of the models that were read.
-    pub loaded: &'a LoadedModels,
-    /// The machine that executes the measured code.
-    pub on: &'a MeasuredMachine,
-    /// Start time of the `opcollect` command, from which the time budget counts.
-    pub start: Instant,
-    /// Set to the number of a signal that ends the collection after the attempt in flight.
-    pub signal: Arc<AtomicUsize>,
-    /// Receives notes and progress.
-    pub observer: Rc<dyn Observer>,
-}
-
-impl Collection<'_> {
+impl Session {
     /// Runs the attempts that the store lacks, and summarises all records of the campaign.
-    pub fn run(&self, bench: &mut dyn Bench) -> Result<Collected> {
-        let Campaign { target, config, .. } = self.campaign;
+    pub fn collect(&self) -> Result<Collected> {
+        let mut bench = self.bench.borrow_mut();
+        let bench = bench.as_mut();
+        let (target, config) = (&self.target, &self.config);
         let bases = self.base_records()?;
         // A simulated core does not occupy a CPU, and its times are the same on every machine.
         let cpus = if target.kind.occupies_cpus() { self.on.cpus.clone() } else { vec![0] };
@@ -85,7 +55,7 @@ impl Collection<'_> {
         let has_peaks = target.kind.has_host_peaks() && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
-            true => peaks::host_peaks(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
+            true => peaks::host_peaks(&self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
             false => Peaks::default(),
         };
         let outcomes = made.outcomes;
@@ -102,7 +72,7 @@ impl Collection<'_> {
             records,
             searched: made.searched,
             uncounted: readings.find_uncounted(),
-            summaries: summarise_models(&self.campaign, &tried, &peaks, is_simulated),
+            summaries: summarise_models(&self.to_campaign(), &tried, &peaks, is_simulated),
             peaks,
             host: base.host,
             host_class: base.host_class,
@@ -112,14 +82,13 @@ impl Collection<'_> {
     }
 
     fn base_records(&self) -> Result<Bases> {
-        let Campaign { target, config, .. } = self.campaign;
-        let bases = base_records(config, target, &self.on.facts, self.versions)?;
+        let bases = base_records(&self.config, &self.target, &self.on.facts, &self.versions)?;
         let mut bases = Bases { revisions: self.revisions.clone(), ..bases };
         if let Some(board) = &self.on.board {
             board.fill_board_columns(&mut bases.compiled);
             self.observer.receive_notes(&board.timing_notes());
         }
-        if let Some(night) = self.night {
+        if let Some(night) = &self.night {
             night.clone_into(&mut bases.compiled.run_id);
             night.clone_into(&mut bases.library.run_id);
         }
@@ -128,14 +97,14 @@ impl Collection<'_> {
 
     /// Times the best schedules of the searches while the whole models run, if the campaign searches whole models.
     pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
-        let config = self.campaign.config;
+        let config = &self.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
         if !in_network::is_requested(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
         in_network::time_all(
             config,
-            self.loaded,
+            &self.loaded,
             self.store.root(),
             &self.preceding_campaign(done),
             &searched.learnings,
@@ -143,15 +112,16 @@ impl Collection<'_> {
         )
     }
 
-    /// Runs whole models with the default schedules and with the best ones, and compares their times.
-    pub fn compare_models(&self, done: &Collected) -> Vec<ModelComparison> {
-        ifcompare::compare_all(
-            self.campaign.config,
-            self.loaded,
-            self.store.root(),
-            &self.preceding_campaign(done),
-            &self.observer,
-        )
+    /// Runs whole models with default and with best schedules, if that was requested and no signal was received.
+    pub fn compare_models(&self, done: &Collected) -> Option<Vec<ModelComparison>> {
+        (self.compares && done.signal == 0).then(|| {
+            let preceding = self.preceding_campaign(done);
+            ifcompare::compare_all(&self.config, &self.loaded, self.store.root(), &preceding, &self.observer)
+        })
+    }
+
+    fn to_campaign(&self) -> Campaign<'_> {
+        Campaign { tasks: &self.tasks, modules: &self.modules, target: &self.target, config: &self.config }
     }
 
     fn preceding_campaign(&self, done: &Collected) -> PrecedingCampaign {
@@ -159,7 +129,7 @@ impl Collection<'_> {
     }
 
     fn plan_work(&self, bases: &Bases, cpus: &[usize]) -> Result<CollectionWork> {
-        let Campaign { tasks, modules, target, config } = self.campaign;
+        let Campaign { tasks, modules, target, config } = self.to_campaign();
         let flush_bytes = self.on.facts.cold_cache_bytes();
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
         if let Some(tune) = &config.tune {
@@ -183,8 +153,8 @@ impl Collection<'_> {
     }
 
     fn run_work(&self, mut work: CollectionWork, bases: &Bases, bench: &mut dyn Bench) -> Result<CollectionResult> {
-        let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
-        let tasks = self.campaign.tasks;
+        let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(store_failure)?;
+        let campaign = self.to_campaign();
         let mut wanted: HashSet<Key> = HashSet::new();
         let mut planned = None;
         let known_before = match &mut work {
@@ -203,15 +173,15 @@ impl Collection<'_> {
                 wanted.len() - todo.len()
             }
             CollectionWork::Search(tuning) => {
-                let lessons = pass::read_lessons(self.store, tuning, self.campaign.target)?;
-                let lesson_count = tuning.learn_lessons(&lessons, self.campaign.target);
+                let lessons = pass::read_lessons(&self.store, tuning, &self.target)?;
+                let lesson_count = tuning.learn_lessons(&lessons, &self.target);
                 if lesson_count > 0 {
                     self.observer.note(format!(
                         "tuners start with {lesson_count} measurements of other tasks, hosts, versions or plans in \
                          the store"
                     ));
                 }
-                let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;
+                let records = pass::read_records_with_features(&self.store, campaign.tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
                 let another = "a search does not repeat its trials; to read the counters, give another `--store`";
                 self.note_counters(&ledger, &tuning.result_keys(), another);
@@ -221,13 +191,13 @@ impl Collection<'_> {
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
-        let at = pass::PassContext { signal: &self.signal, observer, store: self.store, host };
+        let at = pass::PassContext { signal: &self.signal, observer, store: &self.store, host };
         let began = Instant::now();
         // Later visits and the final measurements of a search reuse earlier artifacts.
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
             CollectionWork::Sweep(todo) => {
-                (at.run_pass(AttemptSelection::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
+                (at.run_pass(AttemptSelection::Unknown, ledger, &mut Sweep::new(todo), &campaign, bench)?, None)
             }
             CollectionWork::Search(mut tuning) => {
                 let (outcomes, learnings) = self.run_search(&at, ledger, &mut tuning, bench)?;
@@ -237,7 +207,7 @@ impl Collection<'_> {
                 (outcomes, Some(SearchResults { learnings, courses, effort }))
             }
         };
-        let is_measured = self.campaign.target.kind.occupies_cpus();
+        let is_measured = self.target.kind.occupies_cpus();
         let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.load_since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
@@ -303,29 +273,25 @@ impl Collection<'_> {
         tuning: &mut Tuning,
         bench: &mut dyn Bench,
     ) -> Result<(Outcomes, Vec<Learning>)> {
-        let Campaign { tasks, target, .. } = self.campaign;
-        let mut outcomes = at.run_pass(AttemptSelection::Unknown, ledger, tuning, &self.campaign, bench)?;
+        let campaign = self.to_campaign();
+        let Campaign { tasks, target, .. } = campaign;
+        let mut outcomes = at.run_pass(AttemptSelection::Unknown, ledger, tuning, &campaign, bench)?;
         if let Some(error) = tuning.take_failure() {
             return Err(Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()));
         }
-        let mut finals = Finals::new(tuning, &pass::read_records(self.store, tasks, Choose::All)?);
+        let mut finals = Finals::new(tuning, &pass::read_records(&self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.attempts_left() > 0 && !is_ended {
-            let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
-            outcomes = outcomes.merge_with(at.run_pass(
-                AttemptSelection::Again,
-                ledger,
-                &mut finals,
-                &self.campaign,
-                bench,
-            )?);
+            let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(store_failure)?;
+            outcomes =
+                outcomes.merge_with(at.run_pass(AttemptSelection::Again, ledger, &mut finals, &campaign, bench)?);
         }
-        let records = pass::read_records(self.store, tasks, Choose::All)?;
+        let records = pass::read_records(&self.store, tasks, Choose::All)?;
         Ok((outcomes, summarise_searches(tuning, &finals, &records, tasks, target)))
     }
 
     fn is_over_budget(&self) -> bool {
-        self.campaign.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
+        self.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
     }
 }
 

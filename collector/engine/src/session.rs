@@ -7,10 +7,8 @@ use crate::campaign::choices::Backend;
 use crate::campaign::graphs::{LoadedModels, model_notes, simulated_note};
 use crate::campaign::settings::ResolvedConfig;
 use crate::campaign::{Campaign, Config, PlannedModule, PlannedTask, planned_modules, planned_tasks};
-use crate::collection::{Collected, Collection};
 use crate::failure::{Failure, format_chain};
-use crate::ifcompare::{self, ModelComparison};
-use crate::in_network::NetworkTimes;
+use crate::ifcompare;
 use crate::observer::Observer;
 use crate::repeat::{Repeat, RepeatOptions, WantedCounters};
 use crate::stores::open_store;
@@ -62,18 +60,18 @@ pub struct Session {
     pub on: MeasuredMachine,
     /// Selection of already measured experiments to repeat.
     pub repeat: Repeat,
-    loaded: LoadedModels,
-    tasks: Vec<PlannedTask>,
-    modules: Vec<PlannedModule>,
-    versions: Versions,
-    revisions: Revisions,
-    shard: Option<Shard>,
-    night: Option<String>,
-    compares: bool,
-    start: Instant,
-    signal: Arc<AtomicUsize>,
-    observer: Rc<dyn Observer>,
-    bench: RefCell<Box<dyn Bench>>,
+    pub(crate) loaded: LoadedModels,
+    pub(crate) tasks: Vec<PlannedTask>,
+    pub(crate) modules: Vec<PlannedModule>,
+    pub(crate) versions: Versions,
+    pub(crate) revisions: Revisions,
+    pub(crate) shard: Option<Shard>,
+    pub(crate) night: Option<String>,
+    pub(crate) compares: bool,
+    pub(crate) start: Instant,
+    pub(crate) signal: Arc<AtomicUsize>,
+    pub(crate) observer: Rc<dyn Observer>,
+    pub(crate) bench: RefCell<Box<dyn Bench>>,
     _exclusive: Option<Exclusive>,
 }
 
@@ -162,21 +160,6 @@ impl Session {
         })
     }
 
-    /// Runs the attempts that are missing in the store, and summarises all records of the campaign.
-    pub fn collect(&self) -> Result<Collected> {
-        self.to_collection().run(self.bench.borrow_mut().as_mut())
-    }
-
-    /// Times the best schedules of a search of whole models again, while the whole models run.
-    pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
-        self.to_collection().time_in_network(done)
-    }
-
-    /// Runs whole models with default and with best schedules, if that was requested and no signal was received.
-    pub fn compare_models(&self, done: &Collected) -> Option<Vec<ModelComparison>> {
-        (self.compares && done.signal == 0).then(|| self.to_collection().compare_models(done))
-    }
-
     /// Returns the seconds since the start of the `opcollect` command.
     pub fn elapsed_seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
@@ -185,24 +168,6 @@ impl Session {
     /// Returns the number of the signal that stops the session, or 0.
     pub fn signal_number(&self) -> usize {
         self.signal.load(Ordering::Relaxed)
-    }
-
-    fn to_collection(&self) -> Collection<'_> {
-        let (tasks, modules) = (&self.tasks, &self.modules);
-        Collection {
-            campaign: Campaign { tasks, modules, target: &self.target, config: &self.config },
-            versions: &self.versions,
-            revisions: &self.revisions,
-            store: &self.store,
-            shard: self.shard,
-            repeat: &self.repeat,
-            night: self.night.as_deref(),
-            loaded: &self.loaded,
-            on: &self.on,
-            start: self.start,
-            signal: Arc::clone(&self.signal),
-            observer: Rc::clone(&self.observer),
-        }
     }
 }
 
