@@ -73,27 +73,12 @@ fn report_row_record(row: &Metrics, provenance: &Provenance) -> Result<Option<Re
     counters.insert("self_time_ns".to_owned(), mean_ns.into());
     let op_text = if shapes.is_empty() { name.to_owned() } else { format!("{name} {shapes}") };
     let mut record = Record {
-        run_id: provenance.run_id.clone(),
-        started_at_us: provenance.taken_at_us,
-        model_source: Some("trace".to_owned()),
-        model_name: Some(provenance.model.clone()),
-        op_kind: format!("{FORMAT}.{name}"),
-        op_name: name.to_owned(),
-        task_hash: blake3::hash(op_text.as_bytes()).to_hex()[..32].to_owned(),
-        op_text,
-        network_hash: Some(provenance.trace_hash.clone()),
         target: if device.starts_with("cuda") { Target::Cuda } else { Target::Other },
         target_text: Some(format!("{FORMAT} {device}")),
         threads: provenance.threads,
-        host: provenance.host.clone(),
-        host_class: format!("{FORMAT} on {}", provenance.host),
-        source: Source::Imported,
-        outcome: Outcome::Ok,
         counters: Some(Json::new(&counters)?),
-        counter_source: Some("trace".to_owned()),
-        program_version: provenance.program_version.clone(),
         plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "hash": text(HASH), "calls": count }))),
-        ..Record::default()
+        ..imported_record(provenance, FORMAT, name, op_text)
     };
     // The mean is the only known value, so it is the single sample.
     assert!(capture::times::fill_times(&mut record, &[mean_ns], 1), "a row has at least one call");
@@ -110,22 +95,12 @@ fn call_record(
     provenance: &Provenance,
 ) -> Result<Record, RowError> {
     let is_device = kind != Kind::Operator;
-    let text = operator_text(operator);
     let list = |shapes: &[Vec<i64>]| if shapes.is_empty() { Ok(None) } else { Json::new(shapes).map(Some) };
     let mut record = Record {
-        run_id: provenance.run_id.clone(),
-        started_at_us: provenance.taken_at_us,
-        model_source: Some("trace".to_owned()),
-        model_name: Some(provenance.model.clone()),
         place: Some(operator.scope.clone()).filter(|scope| !scope.is_empty()),
-        op_kind: format!("{}.{}", profile.format, name_or_placeholder(&operator.name)),
-        op_name: name_or_placeholder(&operator.name).to_owned(),
-        task_hash: blake3::hash(text.as_bytes()).to_hex()[..32].to_owned(),
-        op_text: text,
         dtype: operator.input_dtypes.first().filter(|dtype| !dtype.is_empty()).cloned(),
         input_shapes: list(&operator.input_shapes)?,
         output_shape: operator.output_shapes.first().map(Json::new).transpose()?,
-        network_hash: Some(provenance.trace_hash.clone()),
         target: match (is_device, profile.format.as_str()) {
             (true, _) => Target::Cuda,
             (false, "torch.profiler") => Target::Torch,
@@ -133,20 +108,36 @@ fn call_record(
         },
         target_text: Some(profile.format.clone()),
         threads: provenance.threads.filter(|_| !is_device),
-        host: provenance.host.clone(),
-        host_class: format!("{} on {}", profile.format, provenance.host),
-        source: Source::Imported,
-        outcome: Outcome::Ok,
         counters: Some(counter_json(calls, is_device)?),
-        counter_source: Some("trace".to_owned()),
-        program_version: provenance.program_version.clone(),
         plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "place": operator.scope }))),
-        ..Record::default()
+        ..imported_record(provenance, &profile.format, name_or_placeholder(&operator.name), operator_text(operator))
     };
     set_times(&mut record, &calls.times_ns);
     record.key = record.experiment_key();
     record.check()?;
     Ok(record)
+}
+
+/// Returns a record with the fields that do not depend on the kind of import.
+fn imported_record(provenance: &Provenance, format: &str, name: &str, op_text: String) -> Record {
+    Record {
+        run_id: provenance.run_id.clone(),
+        started_at_us: provenance.taken_at_us,
+        model_source: Some("trace".to_owned()),
+        model_name: Some(provenance.model.clone()),
+        op_kind: format!("{format}.{name}"),
+        op_name: name.to_owned(),
+        task_hash: blake3::hash(op_text.as_bytes()).to_hex()[..32].to_owned(),
+        op_text,
+        network_hash: Some(provenance.trace_hash.clone()),
+        host: provenance.host.clone(),
+        host_class: format!("{format} on {}", provenance.host),
+        source: Source::Imported,
+        outcome: Outcome::Ok,
+        counter_source: Some("trace".to_owned()),
+        program_version: provenance.program_version.clone(),
+        ..Record::default()
+    }
 }
 
 fn name_or_placeholder(name: &str) -> &str {
