@@ -1,7 +1,7 @@
 //! Moments, the t distribution of Student, gamma functions and multiple-testing correction, tested with published
 //! tables.
 
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 
 /// Returns the mean, or 0 for an empty list.
 pub(super) fn mean_of(values: &[f64]) -> f64 {
@@ -10,9 +10,7 @@ pub(super) fn mean_of(values: &[f64]) -> f64 {
 
 /// Returns the median, or 0 for an empty list.
 pub(super) fn median_of(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { 0.0 } else { median_of_sorted(&sorted) }
+    median(values).unwrap_or(0.0)
 }
 
 /// Returns the sum of squared deviations from the mean.

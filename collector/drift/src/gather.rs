@@ -116,8 +116,7 @@ impl RecordGatherer {
             let GatheredLine { aspect, facts, losses, .. } = gathered;
             lines.push(DriftLine { identity, aspect, points, looks, facts, losses });
         }
-        unrests.sort_by(f64::total_cmp);
-        let unrest = (!unrests.is_empty()).then(|| measure::statistics::median_of_sorted(&unrests));
+        let unrest = measure::statistics::median(&unrests);
         let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
         let mut notes = history_notes(&nights, &self.schemas, &self.left_out);
         if self.doubtful_sentinels > 0 {

@@ -9,7 +9,7 @@ use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Nig
 use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
 use super::sentinels::Aspect;
-use measure::statistics::median_of_sorted;
+use measure::statistics::{median, median_of_sorted};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -159,11 +159,10 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
         let size = |change: &Change| change.ratio.ln().abs();
         one.verdict.sort_rank().cmp(&other.verdict.sort_rank()).then(size(other).total_cmp(&size(one)))
     });
-    let mut reaches: Vec<f64> = judged
+    let reaches: Vec<f64> = judged
         .iter()
         .map(|(variance, freedom)| 2.0 * student_critical_value(0.05, *freedom) * variance.sqrt())
         .collect();
-    reaches.sort_by(f64::total_cmp);
     let of =
         |levels: &[f64]| (side_mean(levels, history, Side::After) - side_mean(levels, history, Side::Before)).exp();
     let machine_aspects = machine.aspects.iter().map(|(aspect, levels)| {
@@ -177,7 +176,7 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
         lost: lines().filter(|line| is_lost(line, &history.nights)).map(|line| line.identity.clone()).collect(),
         only: count_one_sided(lines(), &history.nights),
         causes: night_causes(&history.nights),
-        seen_from: (!reaches.is_empty()).then(|| median_of_sorted(&reaches).exp_m1()),
+        seen_from: median(&reaches).map(f64::exp_m1),
         changes,
         machine,
         bounds,

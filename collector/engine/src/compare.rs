@@ -8,7 +8,7 @@ use crate::staging;
 use datasets::OverVisits;
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
-use measure::statistics::{median_of_sorted, summarise_samples};
+use measure::statistics::{median, summarise_samples};
 use measure::{Method, Placement, Plan, Ratio};
 use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_count, format_duration, format_percent, number_column, or_unknown, text_column};
@@ -249,9 +249,7 @@ fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
 
 /// Returns the median of the visits' ratios, with an interval for a repeated comparison with as many visits.
 pub(crate) fn over_visits(ratios: &[f64]) -> Option<Ratio> {
-    let mut sorted = ratios.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let median = if sorted.is_empty() { return None } else { median_of_sorted(&sorted) };
+    let median = median(ratios)?;
     Some(Ratio { median, interval: OverVisits::of_medians(median, ratios).interval_ns })
 }
 

@@ -5,7 +5,7 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use datasets::OverVisits;
 use measure::host::{FLOOR_ROUNDS, Facts, FloorVisits, floor_visits};
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 use report::{Paper, Table, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 use std::time::Duration;
@@ -57,15 +57,14 @@ fn compute_floor(of: &FloorVisits) -> Floor {
     let medians: Vec<f64> = of.visits.iter().map(|visit| visit.median_ns).collect();
     let within =
         |visit: &measure::Measurement| visit.median_interval_ns.map(|(low, high)| (high - low) / 2.0 / visit.median_ns);
-    let mut widths: Vec<f64> = of.visits.iter().filter_map(within).collect();
-    widths.sort_by(f64::total_cmp);
+    let widths: Vec<f64> = of.visits.iter().filter_map(within).collect();
     let known = OverVisits::of_medians(1.0, &medians);
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
     Floor {
         work: of.load.to_string(),
         threads: of.threads,
         visits: medians.len(),
-        within_visit: (!widths.is_empty()).then(|| median_of_sorted(&widths)),
+        within_visit: median(&widths),
         between_visits: known.spread,
         three_visits: OverVisits::expected_half_width(known.spread, 3),
         largest_over_smallest: medians.iter().copied().fold(0.0, f64::max) / least,

@@ -28,9 +28,7 @@ pub struct RoundTimes {
 
 impl RoundTimes {
     pub fn median_ns(&self) -> Option<f64> {
-        let mut sorted = self.rounds_ns.clone();
-        sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
+        statistics::median(&self.rounds_ns)
     }
 
     pub fn ratio_to(&self, other: &RoundTimes) -> Option<Ratio> {
@@ -82,11 +80,8 @@ impl Race {
             for turn in 0..self.ways.len() {
                 self.barrier.wait();
                 if turn == way {
-                    let mut samples = self.ways[way].run_phase(lane, &mut || once(&mut failure), rule);
-                    samples.sort_by(f64::total_cmp);
-                    if !samples.is_empty() {
-                        course.rounds_ns.push(statistics::median_of_sorted(&samples));
-                    }
+                    let samples = self.ways[way].run_phase(lane, &mut || once(&mut failure), rule);
+                    course.rounds_ns.extend(statistics::median(&samples));
                 }
             }
         }

@@ -132,8 +132,7 @@ impl<'a> Recorder<'a> {
         let (counters, uncounted) = self.counter_values();
         let warnings = self.collect_warnings(&closing, &summary, &counters);
         let runs = self.timed_runs as f64;
-        self.probes_ns.sort_by(f64::total_cmp);
-        let clock_probe_ns = (!self.probes_ns.is_empty()).then(|| statistics::median_of_sorted(&self.probes_ns));
+        let clock_probe_ns = statistics::median(&self.probes_ns);
         Measurement {
             n: summary.n,
             median_ns: summary.median,

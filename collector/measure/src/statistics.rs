@@ -52,6 +52,13 @@ pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     })
 }
 
+/// Returns the median of samples in any order; None without samples.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
 /// Returns the median; panics without samples.
 pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;

@@ -7,7 +7,7 @@
 use crate::data::Profile;
 use crate::sort::SortBy;
 use crate::summary::{GroupBy, Row, compute_totals, summary_rows, visits};
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub fn compare_profiles(before: &Profile, after: &Profile, group_by: GroupBy) ->
     let pairs: Vec<(&Row, &Row)> = second.iter().filter_map(|(key, row)| Some((first.get(key)?, row))).collect();
     let noise = Noise { floor: noise_floor(before, after), common: common_ratio(&pairs) };
     let beside_common = pairs.iter().filter(|pair| noise.has_moved(pair, noise.common.unwrap_or(1.0))).count();
-    let detectable = sorted_median(pairs.iter().filter_map(|pair| noise.detectable_change(pair)).collect());
+    let detectable = median(&pairs.iter().filter_map(|pair| noise.detectable_change(pair)).collect::<Vec<f64>>());
     let mut changes: Vec<ProfileChange> = Vec::new();
     for (key, row) in second {
         let earlier = first.remove(&key);
@@ -118,16 +118,11 @@ fn rows_by_key(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeM
 }
 
 fn run_ns(row: &Row) -> f64 {
-    sorted_median(row.visits_ns.clone()).unwrap_or(row.typical_ns)
+    median(&row.visits_ns).unwrap_or(row.typical_ns)
 }
 
 fn call_ns(row: &Row) -> f64 {
-    sorted_median(row.visits_ns.clone()).map_or(row.median_ns, |run_ns| run_ns / row.calls_per_step)
-}
-
-fn sorted_median(mut all: Vec<f64>) -> Option<f64> {
-    all.sort_by(f64::total_cmp);
-    (!all.is_empty()).then(|| median_of_sorted(&all))
+    median(&row.visits_ns).map_or(row.median_ns, |run_ns| run_ns / row.calls_per_step)
 }
 
 /// Returns the scatter between visits (processes), averaged over both profiles; None if a profile has a single visit.
@@ -144,7 +139,7 @@ fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     };
     let ratios: Vec<f64> =
         pairs.iter().filter(is_known).map(|(before, after)| call_ns(after) / call_ns(before)).collect();
-    if ratios.len() < ROWS_MIN { None } else { sorted_median(ratios) }
+    if ratios.len() < ROWS_MIN { None } else { median(&ratios) }
 }
 
 /// Creates the entry of a row without a counterpart, with the verdict `Gone` until a counterpart is found.

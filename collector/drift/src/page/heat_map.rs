@@ -58,11 +58,7 @@ fn heat_rows(history: &History, machine: &MachineDrift) -> Vec<HeatRow> {
     for (kind, night) in firsts {
         rests.entry(kind).and_modify(|row| row[night].push(0.0));
     }
-    let middle = |values: &Vec<f64>| {
-        let mut sorted = values.clone();
-        sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| measure::statistics::median_of_sorted(&sorted))
-    };
+    let middle = |values: &Vec<f64>| measure::statistics::median(values);
     let mut rows: Vec<HeatRow> =
         rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
     rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));

@@ -6,7 +6,7 @@ use crate::campaign::{
 use datasets::fastest::{EQUAL, LEAST_ROUNDS};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 use report::{Paper, Table, format_count, format_duration, format_plain, number_column, or_unknown, text_column};
 use search::{Effect, axis_effects};
 use serde::Serialize;
@@ -319,9 +319,7 @@ fn default_time(median_ns: Option<f64>, best_ns: Option<f64>, over_best: Option<
 
 fn median_time(trials: &[Trial<'_>], key: Key) -> Option<f64> {
     let own = trials.iter().filter(|trial| trial.key == key && trial.record.outcome == Outcome::Ok);
-    let mut times: Vec<f64> = own.filter_map(|trial| trial.record.median_ns).collect();
-    times.sort_by(f64::total_cmp);
-    (!times.is_empty()).then(|| median_of_sorted(&times))
+    median(&own.filter_map(|trial| trial.record.median_ns).collect::<Vec<f64>>())
 }
 
 fn describe_difference(schedule: &Schedule, default: &Schedule) -> String {

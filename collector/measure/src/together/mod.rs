@@ -255,9 +255,7 @@ impl Phase {
     }
 
     fn median_ns(&self) -> Option<f64> {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
+        statistics::median(&self.samples)
     }
 
     fn next_times(&self, rule: &Together) -> u32 {

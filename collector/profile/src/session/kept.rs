@@ -5,7 +5,7 @@ use super::{Plan, Subject, Task, ThreadCount};
 use crate::data::Step;
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 
 pub(super) struct Session {
     pub(super) calls: usize,
@@ -175,11 +175,7 @@ pub(super) fn reading_overhead(counters: &mut dyn CounterReader) -> Vec<Option<f
             }
         }
     }
-    let middle = |mut seen: Vec<f64>| {
-        seen.sort_by(f64::total_cmp);
-        (!seen.is_empty()).then(|| median_of_sorted(&seen))
-    };
-    seen.into_iter().map(middle).collect()
+    seen.iter().map(|seen| median(seen)).collect()
 }
 
 /// Returns a count, extrapolated if the counter was active for only a part of the time, and that part; None if never.

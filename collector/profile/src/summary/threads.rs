@@ -1,7 +1,7 @@
 //! Statistics of pool threads: balance, wake-up latency, and time outside of tasks.
 
 use crate::data::{Kind, Profile};
-use measure::statistics::median_of_sorted;
+use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -101,11 +101,7 @@ impl Spread {
         if parts.is_empty() {
             return Spread::default();
         }
-        let middle = |value: fn(&Part) -> f64| {
-            let mut all: Vec<f64> = parts.iter().map(value).collect();
-            all.sort_by(f64::total_cmp);
-            Some(median_of_sorted(&all))
-        };
+        let middle = |value: fn(&Part) -> f64| median(&parts.iter().map(value).collect::<Vec<f64>>());
         let tasks: u64 = parts.iter().map(|part| part.tasks).sum();
         Spread {
             tasks_per_call: Some(tasks as f64 / calls.max(1) as f64),

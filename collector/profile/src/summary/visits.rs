@@ -1,9 +1,10 @@
 //! Times of operators in further visits: in fresh processes, between which times differ more than between runs of one.
 
-use super::{GroupBy, median_of_sorted, sorted_copy, summary_rows};
+use super::{GroupBy, summary_rows};
 use crate::data::{Kind, Profile};
 use crate::sort::SortBy;
 use datasets::log_spread;
+use measure::statistics::median;
 use report::format_percent;
 
 /// Scatter between visits, on a logarithmic scale, from which the machine counts as busy.
@@ -11,9 +12,7 @@ pub const BUSY: f64 = 0.1;
 
 /// Returns the median self time of each operator, in the order of the operators.
 pub fn medians_ns(profile: &Profile) -> Vec<u64> {
-    let middle =
-        |times: &Vec<f64>| if times.is_empty() { 0 } else { median_of_sorted(&sorted_copy(times)).round() as u64 };
-    own_times(profile).iter().map(middle).collect()
+    own_times(profile).iter().map(|times| median(times).unwrap_or(0.0).round() as u64).collect()
 }
 
 /// Returns the self times of each operator's calls in nanoseconds, in the order of the operators.

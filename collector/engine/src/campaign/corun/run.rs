@@ -220,16 +220,14 @@ fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError>
         record.counters.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
     let mut origins: serde_json::Map<String, serde_json::Value> =
         record.counter_origins.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
-    let mut alone = shared.alone_ns.clone();
-    alone.sort_by(f64::total_cmp);
     let mut add = |name: &str, unit: &str, value: f64| {
         counters.insert(name.to_owned(), value);
         let origin = json!({ "source": "rounds", "native": name, "unit": unit, "coverage": "thread",
             "runs": shared.alone_ns.len(), "running_share": 1.0 });
         origins.insert(name.to_owned(), origin);
     };
-    if !alone.is_empty() {
-        add("alone_ns", "ns", measure::statistics::median_of_sorted(&alone));
+    if let Some(alone_ns) = measure::statistics::median(&shared.alone_ns) {
+        add("alone_ns", "ns", alone_ns);
     }
     if let Some(slowdown) = shared.slowdown_ratio() {
         add("slowdown", "fraction", slowdown.median);
