@@ -1,20 +1,17 @@
 //! Reads text files with a limit on their length.
 
 use crate::error::{Error, Result};
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Reads a text file of at most `most` bytes; a longer file is an error.
 pub fn read_bounded(path: &Path, most: u64) -> Result<String> {
-    let failed = |error| Error::io_error("read", path, error);
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Err(Error::table_error(path, format!("the file is larger than the limit of {} MiB", most >> 20)));
-    }
-    String::from_utf8(bytes).map_err(|error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+    models::files::read_bounded_text(path, most).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            Error::table_error(path, format!("the file is larger than the limit of {} MiB", most >> 20))
+        }
+        _ => Error::io_error("read", path, error),
+    })
 }
 
 /// Returns the name of a file without its folder, for titles and notes.
