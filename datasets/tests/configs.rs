@@ -15,7 +15,7 @@ fn a_text_is_found_by_its_hash_and_merged() {
     assert_eq!(one.keep_config(r#"{"threads":[1]}"#).unwrap(), hash);
     assert_eq!(one.read_config(&hash).unwrap().as_deref(), Some(r#"{"threads":[1]}"#));
     assert_eq!(other.read_config(&hash).unwrap(), None);
-    other.merge_from(&one).unwrap();
+    other.merge_with(&one, &|_| None).unwrap();
     assert_eq!(other.read_config(&hash).unwrap(), one.read_config(&hash).unwrap());
     for name in ["", "../../etc/passwd", "00000000000000000000000000000000"] {
         assert_eq!(one.read_config(name).unwrap(), None, "{name}");
@@ -32,7 +32,7 @@ fn a_damaged_text_is_named_not_merged_and_written_anew() {
     assert!(matches!(one.read_config(&hash), Err(Error::Damaged { .. })));
     let problems = one.verify().unwrap().problems;
     assert!(problems.len() == 1 && problems[0].file == path, "{problems:?}");
-    other.merge_from(&one).unwrap();
+    other.merge_with(&one, &|_| None).unwrap();
     assert_eq!(other.read_config(&hash).unwrap(), None);
     one.keep_config(r#"{"threads":[1]}"#).unwrap();
     assert_eq!(one.verify().unwrap().problems, []);

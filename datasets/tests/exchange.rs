@@ -35,7 +35,7 @@ fn merges_copy_no_part_with_a_wrong_key() {
     seal(&from, &[measured(1)]);
     seal(&from, &[measured(2), changed(3)]);
     let (_to, to) = new_store();
-    let report = to.merge_from(&from).unwrap();
+    let report = to.merge_with(&from, &|_| None).unwrap();
     assert_eq!((report.parts, report.damage.len()), (1, 1), "{report:?}");
     let damage = report.damage[0].to_string();
     assert!(damage.contains("part-") && damage.contains("the key does not match the experiment"), "{damage}");
@@ -43,7 +43,7 @@ fn merges_copy_no_part_with_a_wrong_key() {
     assert!(to.verify().unwrap().problems.is_empty());
     // The valid rows of the part follow once the part is repaired.
     from.quarantine().unwrap();
-    let report = to.merge_from(&from).unwrap();
+    let report = to.merge_with(&from, &|_| None).unwrap();
     assert_eq!((report.parts, report.known, report.damage.len()), (1, 1, 0), "{report:?}");
     assert_eq!(to.stats(Choose::All).unwrap().rows, 2);
 }
@@ -56,7 +56,7 @@ fn merges_copy_no_row_of_a_journal_with_a_wrong_key() {
         running.append(&record).unwrap();
     }
     let (_to, to) = new_store();
-    let report = to.merge_from(&from).unwrap();
+    let report = to.merge_with(&from, &|_| None).unwrap();
     assert_eq!((report.journal_rows, report.damage.len(), report.damage[0].lines), (2, 1, Some(2)), "{report:?}");
     assert_eq!(to.stats(Choose::All).unwrap().rows, 2);
 }

@@ -236,7 +236,7 @@ fn measurements_stay_with_their_store_and_are_merged() {
     two.keep_peaks(&second).expect("kept");
     assert_eq!(one.peaks().expect("read"), std::slice::from_ref(&first));
     for _ in 0..2 {
-        one.merge_from(&two).expect("merged");
+        one.merge_with(&two, &|_| None).expect("merged");
         assert_eq!(one.peaks().expect("read"), [first.clone(), second.clone()]);
     }
     assert!(one.verify().expect("looked at").problems.is_empty());
@@ -280,7 +280,7 @@ fn what_is_wrong_among_measurements_is_named() {
     let other = Store::create(&folder.path().join("other")).expect("a store");
     other.keep_peaks(&first).expect("kept");
     let damaged = std::fs::read(&path).expect("text");
-    store.merge_from(&other).expect("merged");
+    store.merge_with(&other, &|_| None).expect("merged");
     assert_eq!((store.peaks().expect("read"), named()), (vec![first.clone()], Vec::new()));
     std::fs::write(&path, damaged).expect("written");
     let aside = store.quarantine().expect("set aside").files;

@@ -163,8 +163,8 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
         Store::import(other.root(), &path, format).unwrap();
         check(&other);
         let (_merged, merged) = new_store();
-        merged.merge_from(&other).unwrap();
-        merged.merge_from(&store).unwrap();
+        merged.merge_with(&other, &|_| None).unwrap();
+        merged.merge_with(&store, &|_| None).unwrap();
         check(&merged);
     }
 }
@@ -200,7 +200,7 @@ fn a_store_moved_during_a_run_and_its_new_records_can_be_united() {
     drop(journal);
     assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]));
     let moved = Store::open(&moved).unwrap();
-    moved.merge_from(&Store::open(store.root()).unwrap()).unwrap();
+    moved.merge_with(&Store::open(store.root()).unwrap(), &|_| None).unwrap();
     assert_eq!(records(&moved), sorted(vec![measured(1), measured(2)]));
 }
 
@@ -479,7 +479,7 @@ fn a_part_with_a_flipped_bit_is_never_used_nor_replaced() {
     // An intact copy from another store replaces the damaged file of the same name.
     let (_other, other) = new_store();
     two_parts(&other);
-    assert_eq!(store.merge_from(&other).unwrap().mended, 1);
+    assert_eq!(store.merge_with(&other, &|_| None).unwrap().mended, 1);
     assert_eq!(records(&store).len(), 100);
     assert_eq!(store.verify().unwrap().problems, []);
 }
@@ -636,12 +636,12 @@ fn shards_merge_in_any_order_to_the_same_store() {
     all[50..].iter().for_each(|record| running.append(record).unwrap());
     let (_ab, ab) = new_store();
     let (_ba, ba) = new_store();
-    ab.merge_from(&a).unwrap();
-    ab.merge_from(&b).unwrap();
-    let report = ba.merge_from(&b).unwrap();
+    ab.merge_with(&a, &|_| None).unwrap();
+    ab.merge_with(&b, &|_| None).unwrap();
+    let report = ba.merge_with(&b, &|_| None).unwrap();
     assert_eq!((report.parts, report.known, report.journal_rows), (1, 0, 10));
-    ba.merge_from(&a).unwrap();
-    assert_eq!(ba.merge_from(&b).unwrap().known, 1);
+    ba.merge_with(&a, &|_| None).unwrap();
+    assert_eq!(ba.merge_with(&b, &|_| None).unwrap().known, 1);
     ab.compact().unwrap();
     ba.compact().unwrap();
     assert_eq!(files(ab.root()), files(ba.root()));
@@ -656,7 +656,7 @@ fn a_part_with_another_content_than_its_name_says_is_not_taken() {
     bytes[100] ^= 1;
     std::fs::write(&part, bytes).unwrap();
     let (_to, to) = new_store();
-    let report = to.merge_from(&from).unwrap();
+    let report = to.merge_with(&from, &|_| None).unwrap();
     assert_eq!((report.parts, report.damage.len(), records(&to)), (0, 1, vec![]));
     assert_eq!(from.verify().unwrap().problems.len(), 1);
 }
@@ -892,7 +892,7 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
     assert_eq!(sorted(records(&store)), [measured(2), measured(1)]);
     assert_eq!((store.stats(Choose::Middle).unwrap().rows, store.read_keys().unwrap().len()), (2, 2));
     let (_other_folder, other) = new_store();
-    assert_eq!(other.merge_from(&store).unwrap().parts, 1);
+    assert_eq!(other.merge_with(&store, &|_| None).unwrap().parts, 1);
     assert_eq!(other.verify().unwrap().problems, []);
     assert_eq!(store.compact().unwrap().rows, 2);
     assert!(!leftover.exists());
@@ -960,7 +960,7 @@ fn links_to_parts_and_journals_are_refused() {
         for refused in [
             store.verify().map(drop),
             store.stats(Choose::All).map(drop),
-            other.merge_from(&store).map(drop),
+            other.merge_with(&store, &|_| None).map(drop),
             store.export(&export, Format::Csv, Choose::All).map(drop),
         ] {
             let refused = refused.unwrap_err().to_string();

@@ -99,19 +99,4 @@ impl Layer {
             Kind::Elementwise => 0,
         }
     }
-
-    pub fn mac_count(&self) -> u64 {
-        let [rows, columns] = self.output_extents().map(u64::from);
-        let images = match self.tensors {
-            Tensors::Images => u64::from(self.images),
-            Tensors::Matrix { rows } => u64::from(rows).div_ceil(columns),
-        };
-        let depth = match self.kind {
-            Kind::Convolution => u64::from(self.channels_in),
-            Kind::Depthwise => 1,
-            Kind::Elementwise => 0,
-        };
-        let taps = u64::from(self.kernel[0]) * u64::from(self.kernel[1]);
-        images * u64::from(self.channels_out) * rows * columns * depth * taps
-    }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use accelerator::{Core, default_knobs, in_core_form, layer_of};
-use common::{is_exact, random, values};
+use common::{count_macs, is_exact, random, values};
 use models::Task;
 use models::fuse::{Fuse, distinct_tasks};
 
@@ -25,7 +25,7 @@ fn exact_layers(name: &str, most_macs: u64) -> (usize, Vec<String>) {
             }
         };
         let layer = layer_of(&task).unwrap();
-        if layer.mac_count() > most_macs {
+        if count_macs(&layer) > most_macs {
             continue;
         }
         let knobs = default_knobs(&core, &layer).unwrap_or_else(|| panic!("nothing fits for {}", task.describe()));

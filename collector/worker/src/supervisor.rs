@@ -61,12 +61,6 @@ pub struct SupervisorCounts {
     pub died_idle: u64,
 }
 
-impl SupervisorCounts {
-    pub fn respawn_count(&self) -> u64 {
-        self.started.saturating_sub(1)
-    }
-}
-
 /// Keeps one worker of a [`PeerSource`] available for jobs. A single thread can keep several supervisors busy:
 /// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
 pub struct Supervisor<Request, Reply, Source: PeerSource = WorkerSpec> {
@@ -189,6 +183,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
         self.counts
     }
 
+    #[cfg(test)]
     pub fn current_hello(&self) -> Option<&Hello> {
         self.worker.as_ref().map(|worker| worker.peer.peer_hello())
     }

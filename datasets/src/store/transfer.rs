@@ -61,12 +61,7 @@ pub struct ImportReport {
 
 impl Store {
     /// Copies everything from another store, which stays unchanged. Repeated merges have no further effect. Parts and
-    /// rows of journals that [`Store::verify`] rejects are not copied.
-    pub fn merge_from(&self, other: &Store) -> Result<MergeReport> {
-        self.merge_with(other, &|_| None)
-    }
-
-    /// Like [`Store::merge_from`], and also rejects records in which the caller's check finds a problem.
+    /// rows of journals that [`Store::verify`] rejects, or in which the caller's check finds a problem, are not copied.
     pub fn merge_with(&self, other: &Store, check: &RowCheck) -> Result<MergeReport> {
         self.merge_parts(other, &|part| other.part_problem(part, check), &|row| find_problem(row, check))
     }

@@ -1,6 +1,9 @@
 //! Random operands and tilings, and comparison with the reference.
 
-use accelerator::{Core, FunctionalMachine, Knobs, check_fit, check_program, generate_program, knob_choices, layer_of};
+use accelerator::{
+    Core, FunctionalMachine, Kind, Knobs, Layer, Tensors, check_fit, check_program, generate_program, knob_choices,
+    layer_of,
+};
 use models::{DType, Task, TensorType};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -63,4 +66,20 @@ pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orde
             FunctionalMachine::compute_result(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(bytes == wanted.as_bytes(), "{what}: differs for module order {order}");
     }
+}
+
+/// Returns the number of multiplications that a layer needs.
+pub fn count_macs(layer: &Layer) -> u64 {
+    let [rows, columns] = layer.output_extents().map(u64::from);
+    let images = match layer.tensors {
+        Tensors::Images => u64::from(layer.images),
+        Tensors::Matrix { rows } => u64::from(rows).div_ceil(columns),
+    };
+    let depth = match layer.kind {
+        Kind::Convolution => u64::from(layer.channels_in),
+        Kind::Depthwise => 1,
+        Kind::Elementwise => 0,
+    };
+    let taps = u64::from(layer.kernel[0]) * u64::from(layer.kernel[1]);
+    images * u64::from(layer.channels_out) * rows * columns * depth * taps
 }

@@ -69,11 +69,6 @@ impl Outcomes {
             run_ms: self.run_ms + next.run_ms,
         }
     }
-
-    /// Returns the number of attempts that gave no time.
-    pub fn loss_count(&self) -> usize {
-        self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
-    }
 }
 
 /// Result of claiming a visit, which is one of the separate measurements of an experiment.

@@ -18,7 +18,7 @@
 mod parse;
 
 use crate::lookup::GraphLookup;
-use models::graph::{Graph, Node, ValueId};
+use models::graph::{Node, ValueId};
 use models::operators::Op;
 use serde_json::Value as Json;
 use std::cell::RefCell;
@@ -83,10 +83,6 @@ impl Pattern {
         }
         let parse = || Rc::new(Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}")));
         PARSED.with_borrow_mut(|parsed| parsed.entry((text.as_ptr(), text.len())).or_insert_with(parse).clone())
-    }
-
-    pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
-        self.find_in(&GraphLookup::from_graph(graph), id)
     }
 
     pub(crate) fn find_in(&self, lookup: &GraphLookup<'_>, id: ValueId) -> Option<Match> {
@@ -190,6 +186,7 @@ fn is_commutative(op: &Op) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use models::Graph;
 
     fn graph() -> Graph {
         let text = r#"
@@ -205,9 +202,13 @@ mod tests {
         Graph::from_text(text).unwrap()
     }
 
+    fn find_at(pattern: &str, graph: &Graph, id: ValueId) -> Option<Match> {
+        Pattern::parse_text(pattern).unwrap().find_in(&GraphLookup::from_graph(graph), id)
+    }
+
     #[track_caller]
     fn check(pattern: &str, at: u32, nodes: Option<&[usize]>) {
-        let found = Pattern::parse_text(pattern).unwrap().find_at(&graph(), ValueId(at));
+        let found = find_at(pattern, &graph(), ValueId(at));
         assert_eq!(found.as_ref().map(|found| found.nodes.as_slice()), nodes, "{pattern}");
     }
 
@@ -241,7 +242,7 @@ mod tests {
             output %3
         "#;
         let graph = Graph::from_text(text).unwrap();
-        let found = Pattern::parse_text("mul(add(x, other), x)").unwrap().find_at(&graph, ValueId(3)).unwrap();
+        let found = find_at("mul(add(x, other), x)", &graph, ValueId(3)).unwrap();
         assert_eq!((found.get("x"), found.get("other")), (Some(ValueId(0)), Some(ValueId(1))));
     }
 
