@@ -342,7 +342,7 @@ fn a_check_names_unfinished_journals() {
     bench.write("store/journal/bench-1-2-4294967295.jsonl", "{\"schema_ver");
     let ran = run(bench.opcollect("dataset verify --store store")).expect(1);
     assert!(ran.stdout.contains("4294967295.jsonl` ended with an unfinished line of 12 bytes"), "{ran}");
-    assert!(ran.stdout.contains("no header") && ran.stdout.contains("journals: 1 problem"), "{ran}");
+    assert!(ran.stdout.contains("no header") && ran.stdout.contains("1 journal: 1 problem"), "{ran}");
 }
 
 #[test]
