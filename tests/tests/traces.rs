@@ -249,10 +249,10 @@ fn times_that_are_not_written_as_read_are_noted() {
     for command in ["convert odd.json out.pftrace", "merge good.json odd.json merged.json --align keep"] {
         let ran = run(bench.opcollect(&format!("trace {command}"))).expect(1);
         assert!(
-            ran.stderr.contains("note: 1 slices end before they start; they are written with a duration of 0 ns"),
+            ran.stderr.contains("note: 1 slice with a duration of 0 ns instead of an end before the start"),
             "{ran}"
         );
-        assert!(ran.stderr.contains("note: 1 ends of slices have no start and are omitted"), "{ran}");
+        assert!(ran.stderr.contains("note: 1 slice omitted, of which the file has only the end"), "{ran}");
     }
     run(bench.opcollect("trace convert good.json good.pftrace")).expect(0);
 }

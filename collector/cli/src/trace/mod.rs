@@ -123,7 +123,8 @@ fn report_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result
     if written.left_out == 0 {
         return Ok(DONE);
     }
-    let left_out = format!("{} events were omitted: the file reached the size limit of `--max-mib`", written.left_out);
+    let left_out = format_count(written.left_out, "event");
+    let left_out = format!("{left_out} omitted: the file reached the size limit of `--max-mib`");
     print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
 }
@@ -133,11 +134,11 @@ fn report_read(trace: &Trace) -> u8 {
     let Losses { negative_durations, ends_without_begin, begins_without_end: _ } = trace.losses;
     let mut code = report_found(&trace.found);
     for (count, what) in [
-        (negative_durations, "slices end before they start; they are written with a duration of 0 ns"),
-        (ends_without_begin, "ends of slices have no start and are omitted"),
+        (negative_durations, "with a duration of 0 ns instead of an end before the start"),
+        (ends_without_begin, "omitted, of which the file has only the end"),
     ] {
         if count > 0 {
-            print_notes("note", [format!("{count} {what}")]);
+            print_notes("note", [format!("{} {what}", format_count(count, "slice"))]);
             code = DONE_WITH_LOSSES;
         }
     }
