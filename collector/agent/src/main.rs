@@ -56,10 +56,7 @@ fn main() -> ExitCode {
             print_line(HELP);
             Ok(())
         }
-        ["serve", rest @ ..] => match parse_options(rest).and_then(|options| {
-            front::check_access(&options).map_err(|error| error.to_string())?;
-            Ok(options)
-        }) {
+        ["serve", rest @ ..] => match parse_options(rest) {
             Ok(options) => serve_board(&options),
             Err(why) => {
                 print_warning(&format!("error: {why}\nhint: `opcollect-board --help` lists the options"));
@@ -188,6 +185,7 @@ fn parse_options(words: &[&str]) -> Result<Options, String> {
     if options.tracker.is_some() && options.key.is_empty() {
         return Err("`--tracker` needs `--key KEY`: trackers identify devices by their keys".to_owned());
     }
+    front::check_access(&options).map_err(|error| error.to_string())?;
     Ok(options)
 }
 
