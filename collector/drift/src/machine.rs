@@ -55,7 +55,7 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
         let seen: Vec<f64> = machine.aspects.values().filter_map(|levels| levels[night]).collect();
         let factor = median_of(&seen);
         let between = seen.iter().map(|level| (level - factor).powi(2)).sum::<f64>() / seen.len().max(2) as f64;
-        let own = own_doubt(&sentinels, night);
+        let own = mean_variance(&sentinels, night);
         machine.log_factor.push(factor);
         machine.doubt.push((between + own).sqrt());
     }
@@ -91,15 +91,19 @@ fn machine_by_median(lines: &[&DriftLine], nights: usize) -> MachineDrift {
 
 /// Returns the standard error of the median of all lines. Few disturbed lines influence it as little as the median.
 fn doubt_of_median(lines: &[&DriftLine], night: usize) -> f64 {
-    let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
-    let doubts: Vec<f64> = points.map(|point| point.doubt).collect();
+    let doubts = doubts_in(lines, night);
     ERROR_OF_MEDIAN * median_of(&doubts) / (doubts.len().max(1) as f64).sqrt()
 }
 
-fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
+/// Returns the variance of the mean of some lines.
+fn mean_variance(lines: &[&DriftLine], night: usize) -> f64 {
+    let doubts = doubts_in(lines, night);
+    doubts.iter().map(|doubt| doubt.powi(2)).sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
+}
+
+fn doubts_in(lines: &[&DriftLine], night: usize) -> Vec<f64> {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
-    let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
-    doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
+    points.map(|point| point.doubt).collect()
 }
 
 /// Fits log time = line level + night level, such that the typical night has level 0. Returns the level of each night.
