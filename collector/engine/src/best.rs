@@ -98,7 +98,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
             true => matching.push(record.without_long_columns()),
-            false if question.matches_attempt(&record) => {
+            false if record.source == Source::Measured && question.matches_attempt(&record) => {
                 tried.insert(record.task_hash);
             }
             false => {}
