@@ -9,6 +9,7 @@ use crate::provenance::Provenance;
 use crate::schedules::Schedules;
 use crate::stand_in::StandIn;
 use models::Choice;
+use report::format_count;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -103,10 +104,6 @@ impl std::fmt::Display for FilterHints {
         }
         flags.try_for_each(|flag| write!(f, ", {flag}"))
     }
-}
-
-pub(crate) fn count_rows(count: u64) -> String {
-    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
 }
 
 impl Samples {
@@ -266,8 +263,8 @@ impl SamplesBuilder {
         for (operator, (most, others)) in provenance.mixed_revisions() {
             self.add_warning(format!(
                 "`{operator}`: {} of the main code revision and {} of others are used together, because their tasks were not measured again",
-                count_rows(most as u64),
-                count_rows(others as u64)
+                format_count(most, "row"),
+                format_count(others, "row")
             ));
         }
         self.samples.provenance = Some(provenance);
@@ -355,8 +352,11 @@ impl SamplesBuilder {
     pub fn finish_samples(self) -> Result<Samples> {
         let mut samples = self.samples;
         if samples.rows.is_empty() {
-            let why: Vec<_> =
-                samples.left_out.iter().map(|(reason, count)| format!("{}: {reason}", count_rows(*count))).collect();
+            let why: Vec<_> = samples
+                .left_out
+                .iter()
+                .map(|(reason, count)| format!("{}: {reason}", format_count(*count, "row")))
+                .collect();
             let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
             let why = if why.is_empty() { "no rows".to_owned() } else { why.join("; ") };
             return Err(Error::Data(format!("no training data ({why}){hint}")));

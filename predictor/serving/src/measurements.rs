@@ -8,6 +8,7 @@ use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 use models::Choice;
+use report::format_count;
 use samples::MOST_POSSIBLE;
 use samples::statistics::median;
 use samples::table::{self, Cells, MOST_OVER_BOUND, Table};
@@ -90,9 +91,8 @@ impl Measurements {
         if !self.rows.is_empty() {
             return Ok(self);
         }
-        let rows = |count: u64| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
-        let reasons: Vec<String> =
-            self.left_out.iter().map(|(reason, count)| format!("{}: {reason}", rows(*count))).collect();
+        let reason = |(reason, count): (&String, &u64)| format!("{}: {reason}", format_count(*count, "row"));
+        let reasons: Vec<String> = self.left_out.iter().map(reason).collect();
         let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
         Err(Error::Data(format!("`{}` has no usable row{reasons}", path.display())))
     }

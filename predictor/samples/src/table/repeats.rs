@@ -4,7 +4,8 @@
 use super::mapping::Mapping;
 use super::{Cells, Table};
 use crate::error::{Error, Result};
-use crate::samples::{RawSample, count_rows, shape_hash};
+use crate::samples::{RawSample, shape_hash};
+use report::format_count;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -46,7 +47,7 @@ pub(super) fn check_repeats(
         "the column `{name}` is not a feature, but it alone distinguishes {} from others of the same sizes (first: rows {} and {}); \
          use the column as the operator's name or part of it, or keep only rows with one value, because times of different \
          experiments must not be averaged",
-        count_rows(count as u64),
+        format_count(count, "row"),
         one + 1,
         other + 1
     );
