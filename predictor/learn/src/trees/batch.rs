@@ -1,9 +1,9 @@
 //! Predicts many rows together.
 //!
 //! Rows of one question mostly differ in few columns: a list of operators for one device shares the device, the threads
-//! and the schedule. All trees are first pruned to the nodes that such rows can reach. Then few rows, which stay in the
-//! nearest cache, take one tree after the other. They climb large trees several together, which hides memory latency. A
-//! leaf is its own child, so that all rows take the same number of steps.
+//! and the schedule. Each tree is first pruned to the nodes that such rows can reach. Then groups of few rows take it.
+//! They climb large trees several together, which hides memory latency. A leaf is its own child, so that all rows take
+//! the same number of steps.
 
 use super::split::{Split, column_key, row_keys};
 use super::tested::{Column, MOST_LEAVES, ROWS, TestedTree};
@@ -14,15 +14,13 @@ use std::ops::Range;
 /// Number of rows that climb a tree together.
 const LANES: usize = 8;
 /// Number of rows for which trees are pruned at once.
-const BLOCK_ROWS: usize = 512;
+const BLOCK_ROWS: usize = 2048;
 /// Number of rows from which pruning saves more time than it takes.
 const FEWEST_TO_PRUNE: usize = 32;
 
-/// Trees whose nodes compare only columns in which rows differ.
+/// The nodes of a tree that rows can reach, which compare only columns in which rows differ. Trees use it in turn.
 #[derive(Default)]
-struct PrunedTrees {
-    trees: Vec<PrunedTree>,
-    /// Nodes of the trees to climb.
+struct Reachable {
     nodes: Vec<Split>,
     leaves: Vec<f32>,
     /// For each node, its index among the nodes of the whole trees.
@@ -30,6 +28,7 @@ struct PrunedTrees {
 }
 
 enum PrunedTree {
+    /// Climbed by the nodes of [`Reachable`].
     Climbed(Span),
     Tested(TestedTree),
 }
@@ -71,28 +70,25 @@ impl Trees {
     fn add_pruned_trees(&self, matrix: &Matrix, rows: Range<usize>, sums: &mut [f32]) {
         let varying = Varying::of_rows(matrix, rows.clone());
         let keys = block_keys(matrix, rows, &varying.columns);
-        let pruned = self.prune_trees(&varying);
-        for (keys, sums) in keys.chunks(varying.columns.len()).zip(sums.chunks_mut(ROWS)) {
-            for tree in &pruned.trees {
-                match tree {
-                    PrunedTree::Climbed(tree) => climb_tree(&pruned.nodes, &pruned.leaves, *tree, keys, sums),
+        let mut reachable = Reachable::default();
+        for tree in &self.trees {
+            let pruned = self.prune_tree(*tree, &varying, &mut reachable);
+            for (keys, sums) in keys.chunks(varying.columns.len()).zip(sums.chunks_mut(ROWS)) {
+                match &pruned {
+                    PrunedTree::Climbed(tree) => climb_tree(&reachable.nodes, &reachable.leaves, *tree, keys, sums),
                     PrunedTree::Tested(tree) => tree.add_leaves(keys, sums),
                 }
             }
         }
     }
 
-    fn prune_trees(&self, varying: &Varying) -> PrunedTrees {
-        let mut pruned = PrunedTrees::default();
-        self.trees.iter().for_each(|tree| self.prune_tree(*tree, varying, &mut pruned));
-        pruned
-    }
-
-    /// Appends the nodes of a tree that rows can reach, in breadth-first order, or makes tests of them.
-    fn prune_tree(&self, tree: Span, varying: &Varying, pruned: &mut PrunedTrees) {
+    /// Collects the nodes of a tree that rows can reach, in breadth-first order, or makes tests of them.
+    fn prune_tree(&self, tree: Span, varying: &Varying, reachable: &mut Reachable) -> PrunedTree {
         let settle = |place: usize| self.settle_place(place, varying);
-        let PrunedTrees { trees, nodes, leaves, sources } = pruned;
-        let root = nodes.len();
+        let Reachable { nodes, leaves, sources } = reachable;
+        nodes.clear();
+        leaves.clear();
+        sources.clear();
         sources.push(settle(tree.root as usize));
         let (mut depth, mut end_of_level) = (0, sources.len());
         while let Some(source) = sources.get(nodes.len()).copied() {
@@ -111,13 +107,9 @@ impl Trees {
                 _ => Split::leaf_at(nodes.len() as u32),
             });
         }
-        if nodes.len() - root < 2 * MOST_LEAVES {
-            trees.push(PrunedTree::Tested(TestedTree::of_nodes(&nodes[root..], &leaves[root..], root)));
-            nodes.truncate(root);
-            leaves.truncate(root);
-            sources.truncate(root);
-        } else {
-            trees.push(PrunedTree::Climbed(Span { root: root as u32, depth }));
+        match nodes.len() < 2 * MOST_LEAVES {
+            true => PrunedTree::Tested(TestedTree::of_nodes(nodes, leaves)),
+            false => PrunedTree::Climbed(Span { root: 0, depth }),
         }
     }
 
@@ -237,17 +229,16 @@ mod tests {
         let mut matrix = Matrix::from_rows(3, values);
         let varying = Varying::of_rows(&matrix, 0..40);
         assert_eq!((&varying.columns[..], &varying.places[2..4]), (&[2][..], &[Some(0), Some(0)][..]), "no gaps");
-        let pruned = trees.prune_trees(&varying);
-        let counts = |pruned: &PrunedTrees| -> Vec<usize> {
-            let count = |tree: &PrunedTree| match tree {
+        let counts = |varying: &Varying| -> Vec<usize> {
+            let count = |tree: &Span| match trees.prune_tree(*tree, varying, &mut Reachable::default()) {
                 PrunedTree::Climbed(tree) => panic!("a small tree is climbed: {tree:?}"),
                 PrunedTree::Tested(tree) => tree.split_count(),
             };
-            pruned.trees.iter().map(count).collect()
+            trees.trees.iter().map(count).collect()
         };
-        assert!((1..31).contains(&counts(&pruned)[0]) && counts(&pruned)[1] < 15, "{:?}", counts(&pruned));
-        let equal = trees.prune_trees(&Varying::of_rows(&matrix, 7..8));
-        assert_eq!(counts(&equal), [0, 0]);
+        let splits = counts(&varying);
+        assert!((1..31).contains(&splits[0]) && splits[1] < 15, "{splits:?}");
+        assert_eq!(counts(&Varying::of_rows(&matrix, 7..8)), [0, 0]);
         matrix.set(7, 1, f32::NAN);
         assert_eq!(Varying::of_rows(&matrix, 0..40).columns, [2, 3], "both, because a number is missing");
     }

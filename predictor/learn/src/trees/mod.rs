@@ -18,6 +18,8 @@ use std::ops::Range;
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
+/// Number of trees that a single row climbs together.
+const TREES_TOGETHER: usize = 16;
 /// Mantissa bits that leaf values keep after rounding.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
@@ -363,27 +365,29 @@ impl Trees {
 
     pub fn predict_row(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
-        let keys = row_keys(row);
-        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.find_leaf(tree, &keys)])
+        self.leaves_of_row(row).fold(self.base, |sum, place| sum + self.leaves[place])
     }
 
     /// Returns the leaf that a row reaches in each tree, as an index relative to the tree's root.
     pub fn reached_leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
-        let keys = row_keys(row);
-        self.trees.iter().map(move |tree| self.find_leaf(tree, &keys) as u32 - tree.root)
+        self.leaves_of_row(row).zip(&self.trees).map(|(place, tree)| place as u32 - tree.root)
     }
 
-    /// Returns the leaf that a row, given by its [`row_keys`], reaches.
-    fn find_leaf(&self, tree: &Span, keys: &[i32]) -> usize {
-        let mut place = tree.root as usize;
-        loop {
-            let node = &self.nodes[place];
-            let next = node.next(keys[node.column()]);
-            if next == place {
-                return place;
+    /// Returns the leaf that a row reaches in each tree. Several trees are climbed together, which hides latency; a leaf
+    /// is its own child, so all of them take the steps of the deepest.
+    fn leaves_of_row(&self, row: &[f32]) -> impl Iterator<Item = usize> {
+        let keys = row_keys(row);
+        self.trees.chunks(TREES_TOGETHER).flat_map(move |trees| {
+            let mut places = [0; TREES_TOGETHER];
+            places.iter_mut().zip(trees).for_each(|(place, tree)| *place = tree.root as usize);
+            for _ in 0..trees.iter().map(|tree| tree.depth).max().unwrap_or(0) {
+                for place in &mut places {
+                    let node = &self.nodes[*place];
+                    *place = node.next(keys[node.column()]);
+                }
             }
-            place = next;
-        }
+            places.into_iter().take(trees.len())
+        })
     }
 
     pub(crate) fn root_indices(&self) -> impl Iterator<Item = usize> {

@@ -31,9 +31,9 @@ pub(super) struct TestedTree {
 }
 
 impl TestedTree {
-    /// Reads a tree from its nodes in breadth-first order, of which the first has the index `root`.
-    pub fn of_nodes(nodes: &[Split], values: &[f32], root: usize) -> TestedTree {
-        let left_of = |place: usize| nodes[place].left as usize - root;
+    /// Reads a tree from its nodes in breadth-first order.
+    pub fn of_nodes(nodes: &[Split], values: &[f32]) -> TestedTree {
+        let left_of = |place: usize| nodes[place].left as usize;
         // For each node, the number of leaves below it and of those to its left.
         let (mut counts, mut firsts) = ([1u8; 2 * MOST_LEAVES], [0u8; 2 * MOST_LEAVES]);
         for place in (0..nodes.len()).rev().filter(|place| left_of(*place) != *place) {
