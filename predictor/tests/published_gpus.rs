@@ -3,6 +3,7 @@
 
 use learn::predictor::Predictor;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network};
+use predictor::knee::{KneeOptions, find_knee};
 use predictor::queries::{self, ModelSource, NetworkQuestion, Run, Setting};
 use predictor::{bundle, kernels};
 use serving::Kernel;
@@ -67,6 +68,21 @@ fn a_new_device_has_units_too() {
         queries::assumed_threads(&predictor, &setting).expect("it is described").word
     });
     assert_eq!(words, ["unit"; 3]);
+}
+
+#[test]
+fn a_curve_over_the_units_of_a_gpu_is_an_extrapolation() {
+    let predictor = shipped();
+    for text in ["conv2d:ci=64,hw=56,co=64,k=3,p=1", "softmax:shape=64x1024"] {
+        let operator = queries::parse_operator(text, None).expect("an operator");
+        let find = |extrapolate| {
+            let setting = Setting { device: Some("Tesla T4".to_owned()), extrapolate, ..Setting::default() };
+            find_knee(&predictor, &operator, &setting, "threads", &KneeOptions::default())
+        };
+        let error = find(false).expect_err("only whole devices were measured").to_string();
+        assert!(error.contains("all of its units only; --extrapolate"), "{error}");
+        assert_eq!(find(true).expect("a curve").curve.len(), 40, "{text}");
+    }
 }
 
 #[test]

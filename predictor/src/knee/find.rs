@@ -41,8 +41,18 @@ pub fn find_knee(
 }
 
 fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, options: &KneeOptions) -> Result<Knee> {
-    let learned = thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max);
-    let most = options.most_threads.map_or(learned, f64::from) as u32;
+    let trained_on = queries::find_device(predictor, usual)?;
+    let has_fixed_threads = predictor.has_fixed_threads(trained_on);
+    if has_fixed_threads && !usual.extrapolate {
+        return Err(Error::Query(format!(
+            "the training data has `{trained_on}` with all of its units only; --extrapolate predicts a curve over units"
+        )));
+    }
+    let usual_most = match predictor.about.devices.get(trained_on).filter(|_| has_fixed_threads) {
+        Some(device) => device.units,
+        None => thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max),
+    };
+    let most = options.most_threads.map_or(usual_most, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
     let predicted = predict_curve(predictor, operator, settings)?;
@@ -51,7 +61,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     // A calibrated predictor predicts for this host, not for the device that it was trained on.
     let device = match (&predictor.this_host, &usual.device) {
         (Some(host), None) => host.host_class.as_str(),
-        _ => queries::find_device(predictor, usual)?,
+        _ => trained_on,
     };
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next_probe() else { break };
