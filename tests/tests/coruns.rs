@@ -3,7 +3,7 @@
 
 use datasets::{Choose, Outcome, Record};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tests::{Bench, Ran, processes, program, run, skip, start, stores};
 
 /// Two operators of one task each, and partners, with short phases, since no slowdowns are evaluated.
@@ -81,6 +81,24 @@ fn members_have_records_with_slowdowns_without_repetition() {
     for wanted in ["with arithmetic", "slows cache=1MiB", "matmul", "7 combinations"] {
         assert!(table.contains(wanted), "`{wanted}` is missing\n{table}");
     }
+}
+
+/// Equal members on the same cores are experiments of their own, so that one run measures all of them.
+#[test]
+fn members_on_shared_cores_are_measured_once() {
+    let bench = Bench::new();
+    bench.write("corun.toml", &CONFIG.replace("sizes = [2]\n", "sizes = [2]\nparallel = [\"full\"]\n"));
+    let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
+    let (outcomes, known) = (&report["outcomes"], &report["known_before"]);
+    assert_eq!([known, &outcomes["counts"]["ok"], &outcomes["elsewhere"]], [0, 14, 0], "{report}");
+    let records = stores::records(&bench.path("store"));
+    let keys: BTreeSet<_> = records.iter().map(|record| record.key).collect();
+    assert_eq!((records.len(), keys.len()), (14, 14));
+    // A sample lasts several time slices of the scheduler.
+    let plan: Value = records[0].plan.as_ref().expect("a plan").parse_as().expect("JSON");
+    assert!(plan["span_ns"].as_u64() >= Some(20_000_000), "{plan}");
+    let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
+    assert_eq!(report["known_before"], 7, "{report}");
 }
 
 #[test]
@@ -201,6 +219,9 @@ fn both_sides_of_a_race_run_interleaved() {
     wrong(&|choice| choice["together"] = Value::Array(vec![]), "0 and 2 operators");
     wrong(&|choice| choice["in_turns"][0]["operator"] = "conv9d".into(), "conv9d");
     wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no valid schedule");
+    // Code for such a setting would read beyond its tensors.
+    wrong(&|choice| choice["in_turns"][0]["schedule"]["knobs"]["unroll"] = 7.into(), "the knob `unroll` cannot be 7");
+    wrong(&|choice| choice["in_turns"][0]["schedule"]["knobs"]["colour"] = 7.into(), "has no knob `colour`");
     wrong(&|choice| choice["together"][0]["operator"] = 1.into(), "expected an operator in its short form, or a task");
     wrong(
         &|choice| choice["together"][0]["operator"] = of_tasks["together"][0].clone(),

@@ -15,6 +15,7 @@ pub struct CoRunJob {
     pub counters: CounterRequest,
     /// Size of the largest cache, which synthetic loads of memory bandwidth must exceed.
     pub cache_bytes: u64,
+    pub share_cores: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

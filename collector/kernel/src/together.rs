@@ -43,7 +43,7 @@ impl Runner {
             .iter()
             .map(|member| self.prepare_member(job.seed, &member.what, job.cache_bytes))
             .collect::<Result<Vec<_>>>()?;
-        let (process, rounds) = (self.process, CoRunRounds::new(job.members.len(), &job.rule));
+        let (process, rounds) = (self.process, CoRunRounds::new(job.members.len(), &job.rule, job.share_cores));
         let ended: Vec<(Ready<'_>, Result<Shared, String>)> = std::thread::scope(|scope| {
             let members: Vec<_> = ready
                 .into_iter()

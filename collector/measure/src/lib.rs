@@ -30,7 +30,7 @@ pub use race::{Race, RoundTimes};
 pub use ratio::{ROUNDS, Ratio, paired_ratio};
 pub use sampling::sample_runs;
 pub use stopping::StopReason;
-pub use together::{CoRunRounds, MemberError, Shared, Together};
+pub use together::{CoRunRounds, MemberError, SHARED_SPAN_NS, Shared, Together};
 pub use warning::Warning;
 
 use serde::{Deserialize, Serialize};

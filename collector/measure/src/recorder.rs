@@ -27,7 +27,7 @@ const PROBE_EVERY_NS: u64 = 1_000_000;
 
 #[derive(Clone, Copy)]
 pub struct Batch {
-    runs: u32,
+    pub runs: u32,
     pub elapsed_ns: u64,
     usage: Usage,
 }
@@ -77,23 +77,48 @@ impl<'a> Recorder<'a> {
 
     /// Times runs without recording them, for the first run and the warm-up.
     pub fn time_runs<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<u64, E> {
+        Ok(self.time_span(run, times, 0)?.1)
+    }
+
+    /// Repeats a batch until it took `least_ns` in total. Returns the number of runs and the elapsed time.
+    pub fn time_span<E>(
+        &mut self,
+        run: &mut dyn FnMut(u32) -> Result<(), E>,
+        times: u32,
+        least_ns: u64,
+    ) -> Result<(u32, u64), E> {
         let start = self.clock.now_ns();
-        run(times)?;
-        Ok(self.clock.now_ns().saturating_sub(start))
+        let mut runs = 0u32;
+        loop {
+            run(times)?;
+            runs = runs.saturating_add(times);
+            let elapsed_ns = self.clock.now_ns().saturating_sub(start);
+            if elapsed_ns >= least_ns {
+                return Ok((runs, elapsed_ns));
+            }
+        }
     }
 
     /// Times a batch with counters and usage; [`Self::keep_batch`] makes it a sample.
     pub fn time_batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
+        self.time_batches(run, times, 0)
+    }
+
+    /// Like [`Self::time_batch`], but repeats the batch until it took `least_ns` in total.
+    pub fn time_batches<E>(
+        &mut self,
+        run: &mut dyn FnMut(u32) -> Result<(), E>,
+        times: u32,
+        least_ns: u64,
+    ) -> Result<Batch, E> {
         self.counters.select_group(self.samples.len() % self.counters.group_count());
         // Reading counters takes CPU time, and reading usage takes little, so usage is read inside.
         self.counters.read_channels(&mut self.before);
         let usage = self.clock.read_usage();
-        let start = self.clock.now_ns();
-        run(times)?;
-        let end = self.clock.now_ns();
+        let (runs, elapsed_ns) = self.time_span(run, times, least_ns)?;
         let usage = self.clock.read_usage().since_reading(&usage);
         self.counters.read_channels(&mut self.after);
-        let batch = Batch { runs: times, elapsed_ns: end.saturating_sub(start), usage };
+        let batch = Batch { runs, elapsed_ns, usage };
         self.last = Some(batch);
         Ok(batch)
     }

@@ -64,8 +64,14 @@ impl Together {
     }
 }
 
+/// Minimum duration of a sample of members that share cores: several time slices of the scheduler. The median of shorter
+/// samples misses the time in which other members have the cores.
+pub const SHARED_SPAN_NS: u64 = 24_000_000;
+
 pub struct CoRunRounds {
     members: usize,
+    /// Minimum duration of a sample of several batches; 0 for samples of one batch.
+    span_ns: u64,
     barrier: Barrier,
     arrived: AtomicUsize,
     satisfied: AtomicUsize,
@@ -103,9 +109,10 @@ struct Phase {
 }
 
 impl CoRunRounds {
-    pub fn new(members: usize, rule: &Together) -> CoRunRounds {
+    pub fn new(members: usize, rule: &Together, share_cores: bool) -> CoRunRounds {
         CoRunRounds {
             members,
+            span_ns: if share_cores { SHARED_SPAN_NS } else { 0 },
             barrier: Barrier::new(members),
             arrived: AtomicUsize::new(0),
             satisfied: AtomicUsize::new(0),
@@ -152,8 +159,8 @@ impl CoRunRounds {
                     let mut phase = Phase { samples: Vec::new(), times };
                     let start_ns = alone.elapsed_ns();
                     while failure.is_none() && !phase.is_enough(rule, alone.elapsed_ns() - start_ns) {
-                        match alone.time_runs(run, phase.times) {
-                            Ok(elapsed_ns) => phase.add_sample(elapsed_ns),
+                        match alone.time_span(run, phase.times, self.span_ns) {
+                            Ok((runs, elapsed_ns)) => phase.add_sample(runs, elapsed_ns),
                             Err(error) => failure = Some(error),
                         }
                     }
@@ -220,10 +227,10 @@ impl CoRunRounds {
         let mut is_first = true;
         loop {
             if failure.is_none() {
-                match recorder.time_batch(run, times) {
+                match recorder.time_batches(run, times, self.span_ns) {
                     Ok(batch) if !is_first && self.satisfied.load(Ordering::Acquire) < all => {
                         recorder.keep_batch();
-                        phase.add_sample(batch.elapsed_ns);
+                        phase.add_sample(batch.runs, batch.elapsed_ns);
                     }
                     Ok(_) => {}
                     Err(error) => *failure = Some(error),
@@ -246,8 +253,8 @@ impl CoRunRounds {
 }
 
 impl Phase {
-    fn add_sample(&mut self, elapsed_ns: u64) {
-        self.samples.push(elapsed_ns as f64 / f64::from(self.times));
+    fn add_sample(&mut self, runs: u32, elapsed_ns: u64) {
+        self.samples.push(elapsed_ns as f64 / f64::from(runs));
     }
 
     fn is_enough(&self, rule: &Together, elapsed_ns: u64) -> bool {

@@ -11,7 +11,7 @@ fn rule() -> Together {
 type Run = Box<dyn FnMut(u32) -> Result<(), &'static str> + Send>;
 
 fn all(runs: Vec<Run>, rule: &Together) -> Vec<Result<Shared, MemberError<&'static str>>> {
-    let rounds = CoRunRounds::new(runs.len(), rule);
+    let rounds = CoRunRounds::new(runs.len(), rule, false);
     std::thread::scope(|scope| {
         let member = |(place, mut run): (usize, Run)| {
             let rounds = &rounds;

@@ -5,8 +5,10 @@ use crate::campaign::planned::{Bases, PlannedTask, PlanningError};
 use crate::campaign::record::{self, now_us};
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use job::space::{self, Schedule};
+use measure::SHARED_SPAN_NS;
 use measure::synthetic::Synthetic;
 use models::{Choice, Parallel};
+use report::format_count;
 use serde::Serialize;
 use serde_json::json;
 use targets::Target;
@@ -101,18 +103,19 @@ impl LeftOut {
         let mut lines = Vec::new();
         if *operators > 0 {
             let limit = corun.operators;
-            lines.push(format!("{operators} operators are left out: `corun.operators` is {limit}"));
+            let operators = format_count(*operators, "operator");
+            lines.push(format!("{operators} left out: `corun.operators` is {limit}"));
         }
         if *combinations > 0 {
             let limit = corun.combinations;
-            lines.push(format!("{combinations} combinations are left out: `corun.combinations` is {limit} per size"));
+            let combinations = format_count(*combinations, "combination");
+            lines.push(format!("{combinations} left out: `corun.combinations` is {limit} per size"));
         }
         if *too_large > 0 {
             let members: Vec<String> = too_large_members.iter().map(usize::to_string).collect();
             let members = members.join(", ");
-            lines.push(format!(
-                "{too_large} combinations of {members} members are left out: they need more than {cores} cores"
-            ));
+            let too_large = format_count(*too_large, "combination");
+            lines.push(format!("{too_large} of {members} members left out: more than {cores} cores are needed"));
         }
         lines
     }
@@ -231,13 +234,25 @@ fn create_combination(
     };
     let all: Vec<serde_json::Value> = records.iter().map(of_member).collect();
     let hashes: Vec<String> = records.iter().map(|record| record.task_hash.clone()).collect();
+    let mut keys: Vec<Key> = Vec::new();
     for (place, record) in records.iter_mut().enumerate() {
         let others = |of: &dyn Fn(usize) -> serde_json::Value| -> Vec<serde_json::Value> {
             (0..hashes.len()).filter(|other| *other != place).map(of).collect()
         };
         record.co_run = Some(Json::new(&others(&|other| hashes[other].clone().into()))?);
-        let plan = json!({ "together": corun.measure, "beside": others(&|other| all[other].clone()) });
+        let mut plan = json!({ "together": corun.measure, "beside": others(&|other| all[other].clone()) });
+        if parallel == Parallel::Full {
+            plan["span_ns"] = SHARED_SPAN_NS.into();
+        }
         record.plan = Some(Json::new(&plan)?);
+        let key = record.experiment_key();
+        // Equal members on the same cores are experiments of their own.
+        let earlier = keys.iter().filter(|known| **known == key).count();
+        keys.push(key);
+        if earlier > 0 {
+            plan["copy"] = earlier.into();
+            record.plan = Some(Json::new(&plan)?);
+        }
         record.key = record.experiment_key();
     }
     Ok(Combination { parallel, members, records })
@@ -262,6 +277,7 @@ mod tests {
     use super::*;
     use job::revision::Revisions;
     use job::space::Knobs;
+    use std::collections::BTreeSet;
 
     fn operator(task: usize) -> Operator {
         let record = Record { task_hash: format!("task {task}"), ..Record::default() };
@@ -285,6 +301,21 @@ mod tests {
     }
 
     #[test]
+    fn all_members_have_keys_of_their_own() {
+        let operators: Vec<Operator> = (0..2).map(operator).collect();
+        let parallel = vec![Parallel::Stream, Parallel::Full];
+        let corun = CoRun { sizes: vec![2, 3], partners: Vec::new(), parallel, ..CoRun::default() };
+        let revisions = Revisions::embedded_table().clone();
+        let bases = Bases { compiled: Record::default(), library: Record::default(), revisions };
+        let (planned, _) =
+            plan_combinations(&operators, &corun, 0, &bases, &[0, 1, 2], false).expect("records have keys");
+        let keys: Vec<Key> = planned.iter().flat_map(Combination::record_keys).collect();
+        let distinct: BTreeSet<Key> = keys.iter().copied().collect();
+        // Three pairs and four triples, on separate and on shared cores.
+        assert_eq!((keys.len(), distinct.len()), (36, 36));
+    }
+
+    #[test]
     fn left_out_combinations_are_counted_by_reason() {
         let operators: Vec<Operator> = (0..4).map(operator).collect();
         let both = vec![Parallel::Stream, Parallel::Full];
@@ -300,9 +331,9 @@ mod tests {
         assert_eq!(
             LeftOut { operators: 5, ..left_out }.describe(&corun, 2),
             [
-                "5 operators are left out: `corun.operators` is 24",
-                "28 combinations are left out: `corun.combinations` is 8 per size",
-                "8 combinations of 3 members are left out: they need more than 2 cores",
+                "5 operators left out: `corun.operators` is 24",
+                "28 combinations left out: `corun.combinations` is 8 per size",
+                "8 combinations of 3 members left out: more than 2 cores are needed",
             ]
         );
         assert_eq!(count_multisets(128, 8), 2_214_919_483_920);

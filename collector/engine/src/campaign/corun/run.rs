@@ -11,6 +11,7 @@ use datasets::{Json, Outcome, Record, RowError};
 use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, MemberWork, RunReply, TogetherJob, TogetherReply};
 use measure::Shared;
 use measure::host::cache_shares::{CacheShares, RESCTRL};
+use models::Parallel;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -158,6 +159,7 @@ fn run_combination(
         members,
         seed: runs.config.seed,
         rule: runs.corun.measure.clone(),
+        share_cores: combination.parallel == Parallel::Full,
         counters: runs.config.counters.clone(),
         cache_bytes: runs.cache_bytes,
     });
