@@ -6,7 +6,7 @@ use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
-use job::space::Schedule;
+use job::space::{Schedule, task_space};
 use job::{BuildJob, MemberWork, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply};
 use measure::host::Facts;
 use measure::{Ratio, RoundTimes, Together};
@@ -155,6 +155,7 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for operator in &operators {
         let (task, schedule) = operator.read_operator()?;
+        check_settings(&task, &schedule, target, &operator.operator)?;
         flops += task.work().map_or(0, |work| work.flops);
         jobs.push(BuildJob::for_schedule(
             &serde_json::to_string(&task).map_err(Failure::environment)?,
@@ -172,6 +173,23 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
     };
     let codes = builds.into_iter().zip(&jobs).zip(&operators).map(code).collect::<Result<Vec<MemberWork>>>()?;
     Ok((codes, flops))
+}
+
+/// Refuses knobs whose settings are not in the operator's search space: code for them may be wrong.
+fn check_settings(task: &Task, schedule: &Schedule, target: &Target, operator: &OperatorForm) -> Result<()> {
+    let Schedule::Template { knobs } = schedule else { return Ok(()) };
+    let space = task_space(task, &target.machine);
+    for (name, setting) in &knobs.0 {
+        let Some(axis) = space.axes.iter().find(|axis| axis.name == *name) else {
+            return Err(Failure::usage(format!("`{operator}` has no knob `{name}` on this machine")));
+        };
+        if !axis.settings.contains(setting) {
+            let known: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
+            let known = known.join(", ");
+            return Err(Failure::usage(format!("`{operator}`: the knob `{name}` cannot be {setting}; known: {known}")));
+        }
+    }
+    Ok(())
 }
 
 fn variant_lanes(choice: &Choice, mut codes: Vec<MemberWork>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
