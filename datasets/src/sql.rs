@@ -66,17 +66,23 @@ impl Dialect {
     }
 }
 
-/// Returns the statement that creates the record table, with key and attempt as primary key. ClickHouse does not
-/// enforce primary keys, so only compacted parts, which have no duplicates, should be loaded.
+/// Columns that identify a record in a database. Attempts are numbered when a store is read, so two stores may use the
+/// same number; start and run distinguish them.
+pub const PRIMARY_KEY: &str = "\"key\", \"started_at_us\", \"run_id\"";
+
+/// Returns the statement that creates the record table. ClickHouse does not enforce primary keys, so only compacted
+/// parts, which have no duplicates, should be loaded.
 pub fn create_statement(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {
         let comma = if index + 1 < COLUMNS.len() { ",\n" } else { "" };
         write!(text, "    \"{}\" {}{comma}", column.name, dialect.column_definition(column)).expect("memory takes it");
     }
-    text.push_str(match dialect {
-        Dialect::Postgres | Dialect::DuckDb => ",\n    PRIMARY KEY (\"key\", \"attempt\")\n);\n",
-        Dialect::ClickHouse => "\n) ENGINE = MergeTree ORDER BY (\"op_kind\", \"task_hash\", \"key\", \"attempt\");\n",
+    text.push_str(&match dialect {
+        Dialect::Postgres | Dialect::DuckDb => format!(",\n    PRIMARY KEY ({PRIMARY_KEY})\n);\n"),
+        Dialect::ClickHouse => {
+            "\n) ENGINE = MergeTree ORDER BY (\"op_kind\", \"task_hash\", \"key\", \"attempt\");\n".to_owned()
+        }
     });
     text
 }
@@ -128,7 +134,7 @@ mod tests {
                 "is_virtual_machine" boolean,
                 "median_ns" double precision,
                 "samples_ns" double precision[] NOT NULL,
-                PRIMARY KEY ("key", "attempt")
+                PRIMARY KEY ("key", "started_at_us", "run_id")
             );
             CREATE TABLE records (
                 "schema_version" Int64,
@@ -153,7 +159,7 @@ mod tests {
                 "is_virtual_machine" BOOLEAN,
                 "median_ns" DOUBLE,
                 "samples_ns" DOUBLE[] NOT NULL,
-                PRIMARY KEY ("key", "attempt")
+                PRIMARY KEY ("key", "started_at_us", "run_id")
             );
         "#]]
         .assert_eq(&text);

@@ -229,3 +229,30 @@ fn postgresql_stores_every_record_once() {
     server.ask("drop trigger slow on records").expect("a trigger can be dropped");
     assert_eq!(push().expect(0).json()["rows"].to_string(), all);
 }
+
+#[test]
+fn a_table_of_the_printed_schema_takes_pushes_at_the_same_time() {
+    let Some(server) = Server::begin() else { return };
+    let bench = Bench::new();
+    run(bench.opcollect(FEW)).expect(0);
+    run(bench.opcollect(&format!("{FEW} --again"))).expect(0);
+    // Two attempts of each experiment, of which `records` returns one.
+    let all = (2 * tests::stores::records(&bench.path("store")).len()).to_string();
+    let push = || bench.opcollect(&format!("dataset push --store store {}", server.address()));
+    // The first pushes find no table; each creates it or waits.
+    let pushing: Vec<_> = (0..4).map(|_| tests::start(push())).collect();
+    pushing.into_iter().for_each(|one| drop(one.finish().expect(0)));
+    assert_eq!(server.ask("select count(*) from records"), Some(all.clone()));
+
+    server.ask("drop table records").expect("a table can be dropped");
+    let schema = run(bench.opcollect("dataset schema --sql postgres")).expect(0).stdout;
+    server.ask(&schema).expect("the schema is sound");
+    run(push()).expect(0);
+    assert_eq!(server.ask("select count(*) from records"), Some(all.clone()), "attempts do not identify records");
+
+    // A table of another program: no record is left out silently.
+    server.ask("alter table records drop constraint records_pkey; delete from records").expect("a key can be dropped");
+    let ran = run(push()).expect(3);
+    assert!(ran.stderr.contains("hint: the table `records` has another primary key"), "{ran}");
+    assert_eq!(server.ask("select count(*) from records"), Some("0".to_owned()));
+}

@@ -102,9 +102,9 @@ pub fn push_sealed(store: &Store, address: &str, transfer: &Transfer<'_>) -> Res
             Ok(TransferReport::of_objects(address, client.push(store)?))
         }
         Address::Postgres(database) => {
-            let rows = database.push(store, transfer.signal, transfer.observer)?;
+            let (rows, has_losses) = database.push(store, transfer.signal, transfer.observer)?;
             let address = database.address().to_owned();
-            Ok(TransferReport { address, parts: 0, known: 0, rows, has_losses: false })
+            Ok(TransferReport { address, parts: 0, known: 0, rows, has_losses })
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::stores::{note_damage, store_failure};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, Store};
 use measure::host::command::split_password;
 use percent_encoding::percent_decode_str;
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -43,11 +45,14 @@ impl Database {
         &self.address
     }
 
-    /// Copies all records of a store into a table, created if needed. Returns the number of new rows.
-    pub fn push(&self, store: &Store, signal: &AtomicUsize, observer: &dyn Observer) -> Result<u64> {
+    /// Copies all records of a store into a table, created if needed. Returns the number of new rows, and whether parts
+    /// of the store are damaged.
+    pub fn push(&self, store: &Store, signal: &AtomicUsize, observer: &dyn Observer) -> Result<(u64, bool)> {
         let folder = tempfile::tempdir().map_err(Failure::environment)?;
         let table = folder.path().join("records.csv");
-        note_damage(&store.export(&table, Format::Csv, Choose::All).map_err(store_failure)?.damage, observer);
+        let damage = store.export(&table, Format::Csv, Choose::All).map_err(store_failure)?.damage;
+        note_damage(&damage, observer);
+        let table = replace_nul(&table, folder.path().join("rows.csv")).map_err(Failure::environment)?;
         let file = folder.path().join("merge.sql");
         std::fs::write(&file, psql_script(&table)).map_err(Failure::environment)?;
         let mut client = Command::new("psql");
@@ -66,22 +71,51 @@ impl Database {
                     .with_hint("install it, on Debian with `apt install postgresql-client`")
             }
             ProcessError::Ended(why) => {
-                Failure::environment(format!("cannot push records to `{}`: {why}", self.address))
-                    .with_hint("the store has all records; run the same command later to push them")
+                let why = why.to_string();
+                let hint = hint_for(&why);
+                Failure::environment(format!("cannot push records to `{}`: {why}", self.address)).with_hint(hint)
             }
         })?;
         let output = String::from_utf8_lossy(&output);
-        Ok(output.lines().rev().find_map(|line| line.trim().parse().ok()).unwrap_or_default())
+        let rows = output.lines().rev().find_map(|line| line.trim().parse().ok()).unwrap_or_default();
+        Ok((rows, !damage.is_empty()))
+    }
+}
+
+/// Copies a table of rows with replacement characters instead of the character NUL, which PostgreSQL cannot store.
+fn replace_nul(table: &Path, copy: PathBuf) -> std::io::Result<PathBuf> {
+    let mut rows = BufReader::new(File::open(table)?);
+    let mut written = BufWriter::new(File::create(&copy)?);
+    let mut line = Vec::new();
+    while rows.read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        written.write_all(text.replace('\0', "\u{fffd}").replace("\\u0000", "\\ufffd").as_bytes())?;
+        line.clear();
+    }
+    written.flush()?;
+    Ok(copy)
+}
+
+/// Returns what helps after a failed push. A server that refuses the records refuses them at the next try, too.
+fn hint_for(why: &str) -> &'static str {
+    match why {
+        _ if why.contains("ON CONFLICT") || why.contains("violates unique constraint") => {
+            "the table `records` has another primary key than `opcollect dataset schema --sql postgres` states; rename \
+             the table, and push again"
+        }
+        _ if why.contains("ERROR:") => {
+            "correct this in the database; the store has all records, so the same command pushes them then"
+        }
+        _ => "the store has all records; run the same command later to push them",
     }
 }
 
 /// Builds the `psql` commands that create a missing table, stage rows as text, and insert new rows with typed columns.
+/// A lock lets concurrent pushes wait for each other, because two cannot create the table at the same time. A role that
+/// may not create tables can fill an existing one.
 fn psql_script(table: &Path) -> String {
-    let schema = datasets::sql::create_statement(Dialect::Postgres)
-        .replace("CREATE TABLE records", "CREATE TABLE IF NOT EXISTS records")
-        // Attempts are numbered when a store is read, so two stores may use the same number. Start
-        // and run id distinguish them.
-        .replace("PRIMARY KEY (\"key\", \"attempt\")", "PRIMARY KEY (\"key\", \"started_at_us\", \"run_id\")");
+    let schema = datasets::sql::create_statement(Dialect::Postgres);
+    let key = datasets::sql::PRIMARY_KEY;
     let names: Vec<String> = COLUMNS.iter().map(|column| format!("\"{}\"", column.name)).collect();
     let texts: Vec<String> = names.iter().map(|name| format!("{name} text")).collect();
     let typed = COLUMNS.iter().map(|column| {
@@ -103,9 +137,13 @@ fn psql_script(table: &Path) -> String {
     let (names, texts, typed) = (names.join(", "), texts.join(", "), typed.join(",\n  "));
     let path = table.display().to_string().replace('\'', "''");
     format!(
-        "SET client_min_messages = warning;\n{schema}\nCREATE TEMPORARY TABLE staged ({texts}) ON COMMIT DROP;\n\
+        "SET client_min_messages = warning;\n\
+         SELECT pg_advisory_xact_lock(hashtext('opcollect records'));\n\
+         SELECT to_regclass('records') IS NULL AS is_missing \\gset\n\
+         \\if :is_missing\n{schema}\\endif\n\
+         CREATE TEMPORARY TABLE staged ({texts}) ON COMMIT DROP;\n\
          \\copy staged FROM '{path}' WITH (FORMAT csv, HEADER true)\n\
-         WITH brought AS (INSERT INTO records ({names}) SELECT {typed}\n  FROM staged ON CONFLICT DO NOTHING \
+         WITH brought AS (INSERT INTO records ({names}) SELECT {typed}\n  FROM staged ON CONFLICT ({key}) DO NOTHING \
          RETURNING 1)\n\
          SELECT count(*) FROM brought;\n"
     )
