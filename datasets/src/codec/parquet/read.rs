@@ -156,8 +156,10 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     let is_list = kind == Kind::List;
     let most_levels = if is_list { 3 } else { 1 };
     let shape_fits = leaf.max_rep_level() == i16::from(is_list) && leaf.max_def_level() <= most_levels;
-    let type_fits = leaf.physical_type() == physical_type(kind);
-    let length_fits = kind != Kind::Key || leaf.type_length() == KEY_BYTES;
+    // Other programs write keys as bytes of any length; their lengths are checked when they are read.
+    let has_any_length = kind == Kind::Key && leaf.physical_type() == parquet::basic::Type::BYTE_ARRAY;
+    let type_fits = leaf.physical_type() == physical_type(kind) || has_any_length;
+    let length_fits = kind != Kind::Key || has_any_length || leaf.type_length() == KEY_BYTES;
     let unit_fits = match leaf.logical_type_ref() {
         Some(LogicalType::Timestamp(time)) => kind != Kind::Time || time.unit == TimeUnit::MICROS,
         _ => true,
@@ -205,9 +207,12 @@ impl Leaf {
                 (pack_texts(&values, levels.as_deref(), text_bytes)?, levels)
             }
             (Kind::Key, ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
-                let (values, levels) = read_scalars(reader, rows, max_level)?;
-                let key = |value: &ByteArray| value.data().try_into().map(Key).map_err(|_| wrong_type());
-                (ColumnData::Key(values.iter().map(|value| key(value)).collect::<Parquet<_>>()?), levels)
+                let (values, levels) = read_present(reader, rows)?;
+                read_keys(values.iter().map(|value| value.data()), levels, max_level)?
+            }
+            (Kind::Key, ColumnReader::ByteArrayColumnReader(reader)) => {
+                let (values, levels) = read_present(reader, rows)?;
+                read_keys(values.iter().map(ByteArray::data), levels, max_level)?
             }
             (Kind::List, ColumnReader::DoubleColumnReader(reader)) => {
                 (read_lists(reader, rows, max_level, self.has_optional_elements)?, None)
@@ -235,6 +240,23 @@ fn read_scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_
     }
     spread_values(&mut values, &levels);
     Ok((values, Some(levels)))
+}
+
+fn read_keys<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    levels: Vec<i16>,
+    max_level: i16,
+) -> Parquet<(ColumnData, Option<Vec<i16>>)> {
+    let key = |bytes: &[u8]| {
+        let wrong = || ParquetError::General(format!("a key has {} bytes instead of {KEY_BYTES}", bytes.len()));
+        bytes.try_into().map(Key).map_err(|_| wrong())
+    };
+    let mut keys = values.map(key).collect::<Parquet<Vec<Key>>>()?;
+    if max_level == 0 {
+        return Ok((ColumnData::Key(keys), None));
+    }
+    spread_values(&mut keys, &levels);
+    Ok((ColumnData::Key(keys), Some(levels)))
 }
 
 fn pack_texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<ColumnData> {
