@@ -5,6 +5,7 @@ mod common;
 use datasets::{Origin, Outcome, Record, Source, Store};
 use learn::host_translation::{Factors, HostTranslation};
 use learn::predictor::Predictor;
+use measure::host::Facts;
 use predictor::bundle;
 use predictor::serve::{Service, StoredRecords, serve_requests};
 use serde_json::{Value, json};
@@ -19,30 +20,43 @@ fn server(patience: Duration) -> SocketAddr {
 }
 
 fn server_of(predictor: Predictor, patience: Duration) -> SocketAddr {
+    server_with(predictor, patience, known())
+}
+
+fn server_with(predictor: Predictor, patience: Duration, known: StoredRecords) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let service = Service { predictor, mapping: Some(common::samples().1), patience, known: Some(known()) };
+    let service = Service { predictor, mapping: Some(common::samples().1), patience, known: Some(known) };
     std::thread::spawn(move || serve_requests(listener, service));
     address
 }
 
 fn known() -> StoredRecords {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let store = Store::create(folder.path()).expect("a new store");
-    let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
-    let mut journal = store.start_journal(origin).expect("a new store takes journals");
-    let times = [
+    known_of(&[
         ("one", "a", 10.0, 2),
         ("one", "a", 12.0, 2),
         ("two", "a", 7.0, 2),
         ("two", "b", 5.0, 2),
         ("one", "a", 3.0, 1),
-    ];
-    for (host, task, median_ns, version) in times {
+    ])
+}
+
+/// Times of hosts, with task and version. The host `here` is this machine.
+fn known_of(times: &[(&str, &str, f64, i64)]) -> StoredRecords {
+    let facts = Facts::read_facts();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::create(folder.path()).expect("a new store");
+    let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
+    let mut journal = store.start_journal(origin).expect("a new store takes journals");
+    for &(host, task, median_ns, version) in times {
+        let (host, host_class) = match host {
+            "here" => (facts.hostname.clone().unwrap_or_default(), facts.host_class()),
+            host => (host.to_owned(), format!("class {host}")),
+        };
         let mut record = Record {
             schema_version: datasets::SCHEMA_VERSION,
-            host: host.to_owned(),
-            host_class: format!("class {host}"),
+            host,
+            host_class,
             op_kind: "relu".to_owned(),
             task_hash: task.to_owned(),
             schedule_hash: Some(median_ns.to_string()),
@@ -95,6 +109,19 @@ fn what_a_store_knows_is_told() {
     for (wrong, status) in [(r#"{"host": "none"}"#, 422), (r#"{"hots": "one"}"#, 400), ("x", 400)] {
         assert_eq!(ask(wrong).0, status, "{wrong}");
     }
+}
+
+#[test]
+fn without_a_host_times_of_this_machine_count() {
+    let known = known_of(&[("a", "task", 5.0, 2), ("here", "task", 7.0, 2), ("z", "task", 3.0, 2)]);
+    let address =
+        server_with(bundle::from_bytes(common::trained()).expect("a predictor"), Duration::from_secs(60), known);
+    let request =
+        format!("POST /best HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}");
+    let (status, reply) = send(address, request.as_bytes());
+    let best: Value = serde_json::from_str(&reply).expect("JSON");
+    let told = (&best["tasks"][0]["median_ns"], &best["tasks"][0]["distance"]);
+    assert_eq!((status, told), (200, (&json!(7.0), &json!(0.0))), "{best}");
 }
 
 fn send(address: SocketAddr, bytes: &[u8]) -> (u16, String) {

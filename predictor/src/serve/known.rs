@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use datasets::best::{Question, best_records, host_names};
 use datasets::{Choose, Key, Record, Store};
+use measure::host::Facts;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,10 +24,11 @@ impl StoredRecords {
         ))
     }
 
-    /// Returns the best schedule of each task on the named or the nearest host, from records of the newest versions.
+    /// Returns the best schedule of each task, from records of the newest versions: on the named host, or on that which
+    /// is most like the server's.
     pub(super) fn best_schedules(&self, question: Question) -> Result<Value> {
         let here = match &question.host {
-            None => Record::default(),
+            None => this_host(),
             Some(host) => {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
                 let unknown = || {
@@ -55,5 +57,24 @@ impl StoredRecords {
             })
         });
         json!({ "tasks": entries.collect::<Vec<Value>>() })
+    }
+}
+
+/// Returns a record with the columns by which hosts are compared.
+fn this_host() -> Record {
+    let facts = Facts::read_facts();
+    let cache = |level: u32| {
+        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
+        data.and_then(|cache| i64::try_from(cache.size_bytes).ok())
+    };
+    Record {
+        host: facts.hostname.clone().unwrap_or_default(),
+        host_class: facts.host_class(),
+        cpu_model: facts.cpu_model.clone(),
+        cpu_arch: Some(facts.architecture.clone()),
+        logical_cpus: Some(i64::from(facts.logical_cpus)),
+        l2_bytes: cache(2),
+        l3_bytes: cache(3),
+        ..Record::default()
     }
 }
