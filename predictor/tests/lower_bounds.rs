@@ -4,13 +4,18 @@
 use learn::predictor::Predictor;
 use models::Graph;
 use predictor::bundle;
-use predictor::pages::describe_plan;
+use predictor::knee::{KneeOptions, find_knee};
+use predictor::pages::{describe_knee, describe_plan, point_remark};
 use predictor::planning::{KnownTimes, NetworkPlan};
 use predictor::queries::{self, Operator, Setting};
 use std::path::Path;
 
 fn shipped() -> Predictor {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/cpu.opp");
+    read_published("cpu.opp")
+}
+
+fn read_published(name: &str) -> Predictor {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(name);
     bundle::read_bundle(&path).expect("the predictor ships")
 }
 
@@ -54,4 +59,42 @@ fn only_convolutions_that_may_skip_products_are_faster_than_the_roofline() {
         let fast = queries::predict_operators(&predictor, &skipping, &setting).expect("an answer");
         assert!(fast[0].prediction.time_ns < 0.7 * fast[0].prediction.attainable_ns, "{fast:?}");
     }
+}
+
+/// The convolutions of the GPU tables have 3 × 3 kernels without stride. Others must not be predicted like them.
+#[test]
+fn other_kernels_on_gpus_are_no_faster_than_the_roofline() {
+    let predictor = read_published("gpu.opp");
+    let parse = |text: &str| queries::parse_operator(text, None).expect("an operator");
+    let sizes = ["k=1", "k=3,p=1,s=2", "k=5,p=2", "k=7,p=3", "k=11,p=5"];
+    let operators: Vec<Operator> =
+        sizes.iter().map(|kernel| parse(&format!("conv2d:n=16,ci=256,hw=112,co=256,{kernel}"))).collect();
+    for device in ["NVIDIA H100 80GB HBM3", "NVIDIA A100-PCIE-40GB", "Tesla V100-PCIE-32GB", "Tesla T4"] {
+        let setting = Setting { device: Some(device.to_owned()), extrapolate: true, ..Setting::default() };
+        for answer in queries::predict_operators(&predictor, &operators, &setting).expect("answers") {
+            let prediction = &answer.prediction;
+            assert!(prediction.time_ns >= 0.999 * prediction.attainable_ns, "{device}: {answer:?}");
+            assert!(prediction.low_ns >= 0.3 * prediction.attainable_ns, "{device}: {answer:?}");
+        }
+    }
+}
+
+/// Trees answer thread counts above those of the training data like the largest one.
+#[test]
+fn a_knee_does_not_depend_on_unseen_thread_counts() {
+    let predictor = shipped();
+    let operator = queries::parse_operator("conv2d:ci=64,hw=56,co=64,k=3,p=1", None).expect("an operator");
+    let find = |extrapolate, most_threads| {
+        let setting = Setting { extrapolate, ..Setting::default() };
+        let options = KneeOptions { most_threads, ..KneeOptions::default() };
+        find_knee(&predictor, &operator, &setting, "threads", &options).expect("a curve")
+    };
+    let (seen, extended) = (find(false, None), find(true, Some(8)));
+    assert_eq!((seen.curve.len(), extended.curve.len()), (2, 8));
+    assert_eq!(extended.unseen, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    assert_eq!((extended.knee, extended.turns_at, &extended.law), (seen.knee, seen.turns_at, &seen.law));
+    assert!(extended.falls_to_the_end(), "{extended:?}");
+    let text = describe_knee(&extended);
+    assert!(text.contains("3 to 8 are outside of the training range; the knee does not depend on them."), "{text}");
+    assert_eq!(point_remark(&extended, &extended.curve[4]), "outside of the training range");
 }

@@ -137,7 +137,9 @@ impl OperatorStatistics {
 
     /// Returns the shortest time that the training data makes plausible.
     pub fn least_ns(&self, roofline_ns: f64, overhead_ns: f64, may_skip_products: bool) -> f64 {
-        let log = if may_skip_products { self.best_skipping_log } else { self.best_roofline_log };
+        // If only convolutions that skip products were measured, others reach the roofline at best.
+        let of_skipping = self.best_skipping_log;
+        let log = if may_skip_products { of_skipping } else { self.best_roofline_log.or(of_skipping.map(|_| 0.0)) };
         let of_roofline = log.map_or(0.0, |log| roofline_ns * log.exp());
         of_roofline.max((roofline_ns + overhead_ns) * self.best_log.exp())
     }

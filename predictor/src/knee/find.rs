@@ -1,11 +1,11 @@
 //! Finds the knee of an operator's time over thread counts or a knob, with a predictor and optional measurements.
 
-use super::{Knee, Point, Posterior, Probe, knee_of_curve};
+use super::{Knee, Point, Posterior, Probe};
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
 use crate::probe::measure_operator;
 use crate::queries::{self, Operator, Setting};
-use learn::predictor::{Prediction, Predictor};
+use learn::predictor::{Basis, Prediction, Predictor};
 use samples::schedules::describe_knob;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let most = options.most_threads.map_or(usual_most, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
-    let predicted = predict_curve(predictor, operator, settings)?;
+    let (predicted, unseen) = predict_curve(predictor, operator, settings)?;
     let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
     // A calibrated predictor predicts for this host, not for the device that it was trained on.
@@ -80,7 +80,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         probes.push(probe);
     }
     let updated = if probes.is_empty() { predicted } else { posterior.mean_curve() };
-    let found = knee_of_curve("threads", updated).ok_or_else(|| {
+    let found = Knee::of_extrapolated("threads", updated, unseen).ok_or_else(|| {
         Error::Query("the training data has only one thread count; use --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, fixed: name_schedule(predictor, operator, usual)?, ..found })
@@ -118,7 +118,8 @@ fn over_knob(
     let threads = predictions.iter().flatten().map(|prediction| prediction.threads).next();
     let threads = threads.map(|threads| format!("threads = {threads}"));
     let fixed = threads.into_iter().chain(name_knobs(&complete.extras, Some(knob))).collect();
-    let found = knee_of_curve(knob, curve_points(places, predictions)?)
+    let (curve, unseen) = curve_points(places, predictions)?;
+    let found = Knee::of_extrapolated(knob, curve, unseen)
         .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in the training data")))?;
     Ok(Knee { fixed, ..found })
 }
@@ -139,24 +140,23 @@ fn name_knobs(knobs: &BTreeMap<String, f64>, except: Option<&str>) -> Vec<String
     others.map(|(knob, value)| format!("{knob} = {value}")).collect()
 }
 
+/// Returns the predicted points of a curve, and the values outside of the training range.
 fn predict_curve(
     predictor: &Predictor,
     operator: &Operator,
     settings: impl Iterator<Item = (f64, Setting)>,
-) -> Result<Vec<Point>> {
+) -> Result<(Vec<Point>, Vec<f64>)> {
     let (places, questions): (Vec<f64>, Vec<_>) =
         settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
     curve_points(places, queries::predict_each(predictor, &questions))
 }
 
-fn curve_points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<Point>> {
-    let point = |(prediction, at): (Result<Prediction>, f64)| {
-        prediction.map(|prediction| Point {
-            at,
-            time_ns: prediction.time_ns,
-            low_ns: prediction.low_ns,
-            high_ns: prediction.high_ns,
-        })
-    };
-    predictions.into_iter().zip(places).map(point).collect()
+fn curve_points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<(Vec<Point>, Vec<f64>)> {
+    let (mut points, mut unseen) = (Vec::new(), Vec::new());
+    for (at, prediction) in places.into_iter().zip(predictions) {
+        let Prediction { time_ns, low_ns, high_ns, basis, .. } = prediction?;
+        points.push(Point { at, time_ns, low_ns, high_ns });
+        unseen.extend((basis == Basis::Extrapolated).then_some(at));
+    }
+    Ok((points, unseen))
 }

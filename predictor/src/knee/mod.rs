@@ -60,6 +60,9 @@ pub struct Knee {
     pub law: Option<Law>,
     pub probes: Vec<Probe>,
     pub curve: Vec<Point>,
+    /// Values outside of the training range. Neither the knee nor the law depends on them, if two others are left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<f64>,
 }
 
 impl Point {
@@ -70,9 +73,20 @@ impl Point {
 }
 
 impl Knee {
-    /// Returns whether the times decrease up to the last value, which is the fastest.
+    /// Finds the knee of a curve of which some values are outside of the training range; None for fewer than two points.
+    pub fn of_extrapolated(over: &str, curve: Vec<Point>, unseen: Vec<f64>) -> Option<Knee> {
+        let considered = considered_points(&curve, &unseen).cloned().collect();
+        Some(Knee { curve, unseen, ..knee_of_curve(over, considered)? })
+    }
+
+    /// Returns the points on which the knee depends.
+    pub fn considered_points(&self) -> impl Iterator<Item = &Point> {
+        considered_points(&self.curve, &self.unseen)
+    }
+
+    /// Returns whether the times decrease up to the last considered value, which is the fastest.
     pub fn falls_to_the_end(&self) -> bool {
-        self.turns_at.is_none() && self.curve.last().is_some_and(|last| last.at == self.knee)
+        self.turns_at.is_none() && self.considered_points().last().is_some_and(|last| last.at == self.knee)
     }
 
     /// Returns the ratio of the smallest time at the values next to the knee to the time at the knee.
@@ -86,7 +100,7 @@ impl Knee {
     /// Returns how many other values have intervals that overlap the interval of the knee; None if it has no interval.
     pub fn count_overlaps(&self) -> Option<usize> {
         let own = self.curve.iter().find(|point| point.at == self.knee).filter(|own| own.has_interval())?;
-        let others = self.curve.iter().filter(|point| point.at != own.at && point.has_interval());
+        let others = self.considered_points().filter(|point| point.at != own.at && point.has_interval());
         let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
         Some(others.filter(overlaps).count())
     }
@@ -94,8 +108,20 @@ impl Knee {
     fn is_dip(&self) -> bool {
         let is_deep = self.ratio_to_neighbours().is_some_and(|ratio| ratio >= DEEP);
         let is_fastest = self.over != "threads" && self.knee == self.fastest;
-        is_fastest && is_deep && self.count_overlaps().is_some_and(|count| count == self.curve.len() - 1)
+        is_fastest && is_deep && self.overlaps_all()
     }
+
+    /// Returns whether the interval of the knee, or of the fastest value, overlaps those of all other values.
+    pub fn overlaps_all(&self) -> bool {
+        self.count_overlaps() == Some(self.considered_points().count() - 1)
+    }
+}
+
+/// Returns the points inside of the training range, or all if they are fewer than two.
+fn considered_points<'a>(curve: &'a [Point], unseen: &'a [f64]) -> impl Iterator<Item = &'a Point> {
+    let is_seen = |point: &Point| !unseen.contains(&point.at);
+    let takes_all = curve.iter().filter(|point| is_seen(point)).count() < 2;
+    curve.iter().filter(move |point| takes_all || is_seen(point))
 }
 
 /// Finds the knee of a curve that is sorted by value; None for fewer than two points.
@@ -118,6 +144,7 @@ pub fn knee_of_curve(over: &str, curve: Vec<Point>) -> Option<Knee> {
         law: (over == "threads" && curve.len() >= 3).then(|| fit_with_breaks(&curve)),
         probes: Vec::new(),
         curve,
+        unseen: Vec::new(),
     };
     Some(Knee { is_isolated: found.is_dip(), ..found })
 }

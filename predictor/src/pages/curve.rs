@@ -66,7 +66,7 @@ fn summary(knees: &[Knee]) -> String {
             Finding::Isolated => format!("no clear knee; fastest at {at}{time}"),
             Finding::Knee => format!("knee at {at}{time}"),
         };
-        let doubt = if is_uncertain(knee) { "; uncertain" } else { "" };
+        let doubt = if knee.overlaps_all() { "; uncertain" } else { "" };
         format!("<li><b>{}</b>: {}{doubt}</li>", escape(&knee.over), escape(&found))
     });
     format!("<ul class=\"facts\">{}</ul>", named.collect::<String>())
@@ -109,11 +109,10 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
         };
         format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
     });
-    match (point.at == knee.knee, remark.is_empty()) {
-        (false, _) => remark,
-        (true, true) => name_knee(knee),
-        (true, false) => format!("{}, {remark}", name_knee(knee)),
-    }
+    let name = (point.at == knee.knee).then(|| name_knee(knee));
+    let unseen = knee.unseen.contains(&point.at).then(|| "outside of the training range".to_owned());
+    let parts = [name, Some(remark).filter(|remark| !remark.is_empty()), unseen];
+    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }
 
 /// Names the value of the knee for tables.
@@ -123,19 +122,14 @@ fn name_knee(knee: &Knee) -> String {
         Finding::Isolated => "fastest, isolated",
         Finding::Knee => "knee",
     };
-    if is_uncertain(knee) { format!("{name}; uncertain") } else { name.to_owned() }
-}
-
-/// Returns whether the interval of the knee, or of the fastest value, overlaps those of all other values.
-fn is_uncertain(knee: &Knee) -> bool {
-    knee.count_overlaps() == Some(knee.curve.len() - 1)
+    if knee.overlaps_all() { format!("{name}; uncertain") } else { name.to_owned() }
 }
 
 /// States how many other values have intervals that overlap the interval of the knee.
 fn describe_overlap(knee: &Knee) -> Option<String> {
     let count = knee.count_overlaps()?;
     let smallest = format_plain(knee.knee);
-    let all = knee.curve.len() - 1;
+    let all = knee.considered_points().count() - 1;
     (count > 0).then(|| {
         let whose = match (count == all, all) {
             (true, 1) => "the other value".to_owned(),
@@ -195,6 +189,15 @@ pub fn describe_knee(knee: &Knee) -> String {
         None => text += " The time falls at the last point.",
     }
     text += &describe_overlap(knee).unwrap_or_default();
+    if let (Some(first), Some(last)) = (knee.unseen.first(), knee.unseen.last()) {
+        let (values, them) = match first == last {
+            true => (format!("{} is", format_plain(*first)), "it"),
+            false => (format!("{} to {} are", format_plain(*first), format_plain(*last)), "them"),
+        };
+        let is_ignored = knee.considered_points().count() < knee.curve.len();
+        let ignored = if is_ignored { format!("; the knee does not depend on {them}") } else { String::new() };
+        let _ = write!(text, " {values} outside of the training range{ignored}.");
+    }
     if let Some(law) = &knee.law {
         let _ = write!(
             text,
@@ -363,7 +366,7 @@ fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
         Finding::Falls | Finding::Isolated => "fastest",
         Finding::Knee => "knee",
     };
-    let doubt = if is_uncertain(knee) { " (uncertain)" } else { "" };
+    let doubt = if knee.overlaps_all() { " (uncertain)" } else { "" };
     format!(
         "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
          <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{name}: {}{doubt}</text>",
