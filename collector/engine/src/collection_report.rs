@@ -102,7 +102,12 @@ pub fn describe_collection(session: &Session, done: &Collected, seconds: f64, pa
 
 fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
     let made = done.outcomes.describe_counts();
-    let mut text = format!("{}: {made}", format_count(done.attempts, "attempt"));
+    // Repeated failed attempts count, too.
+    let all = match done.outcomes.left {
+        0 => done.outcomes.counts.values().sum::<usize>() + done.known_before + done.outcomes.elsewhere,
+        _ => 0,
+    };
+    let mut text = format!("{}: {made}", format_count(done.attempts.max(all), "attempt"));
     if done.known_before > 0 {
         text.push_str(&format!(", {} known before", done.known_before));
     }

@@ -194,7 +194,7 @@ fn the_first_run_is_kept_apart() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the first run took 90.0 times the median; it is reported separately; raise the warm-up time if later runs are not stable either
+            the first run of a visit took 90.0 times its median; it is reported separately; raise the warm-up time if later runs are not stable either
         "#]],
     );
 }

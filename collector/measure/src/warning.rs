@@ -84,7 +84,9 @@ impl Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::FirstRunSlow { ratio } => write!(out, "the first run took {ratio:.1} times the median")?,
+            Warning::FirstRunSlow { ratio } => {
+                write!(out, "the first run of a visit took {ratio:.1} times its median")?
+            }
             Warning::Noisy { half_width, wanted } => {
                 let (half_width, wanted) = (half_width * 100.0, wanted * 100.0);
                 let digits = if wanted < 0.1 { 4 } else { 1 };

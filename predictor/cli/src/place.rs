@@ -89,7 +89,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     };
     let (instance, found) = place_operators(&table, edges, &options)?;
     let promised = arguments.off.map(|off| {
-        let problem = || Error::Query(format!("--off {off} is out of range; give percent from 0 to 99"));
+        let problem = || Error::Query(format!("--off {off} is out of range; give percent from 0 to below 100"));
         found.robust_ratio(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;

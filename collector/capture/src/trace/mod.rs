@@ -37,6 +37,8 @@ pub enum Error {
     Query(#[from] rusqlite::Error),
     #[error("the query must be one SQL statement; run several queries one after the other")]
     Statements,
+    #[error("the query is empty")]
+    NoStatement,
     #[error("query rejected: {what}")]
     Refused { what: String },
     #[error("the query did not finish within {seconds} s")]
@@ -154,7 +156,7 @@ pub fn run_query(database: &mut Connection, sql: &str, bounds: &QueryBounds) -> 
 
 fn execute_statement(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let mut statements = Batch::new(database, sql);
-    let mut statement = statements.next()?.ok_or(Error::Statements)?;
+    let mut statement = statements.next()?.ok_or(Error::NoStatement)?;
     if statements.next()?.is_some() {
         return Err(Error::Statements);
     }

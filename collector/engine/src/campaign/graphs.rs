@@ -11,6 +11,7 @@ use models::partner::{CPU_VENDOR, find_partner};
 use models::{Graph, Plan, TaskUse, ValueId};
 use passes::partition::find_claims;
 use readers::{Imported, Options, Skipped, onnx, tflite, torch};
+use report::format_count;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -277,11 +278,11 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
         let all = Config { target: HOST.to_owned(), ..config.clone() };
         let (computed, left) = convert_to_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
-            "`{}`: {} tasks run on the FPGA accelerator in 8 bits with power-of-two scales, with unknown accuracy; {} \
-             tasks run on the CPU and are not in the sum",
+            "`{}`: on the FPGA accelerator {} in 8 bits with power-of-two scales, with unknown accuracy; on the CPU, and \
+             not in the sum, {}",
             model.label(),
-            computed.len(),
-            left.len()
+            format_count(computed.len(), "task"),
+            format_count(left.len(), "task")
         ));
         notes.extend(left.iter().map(|(found, why)| format!("runs on the CPU: {}: {why}", found.task.describe())));
     }

@@ -95,8 +95,11 @@ impl<'a> Importer<'a> {
             1 => format!("input `{}`", escape_name(&first.name)),
             count => format!("{count} inputs"),
         };
+        let is_of_sequence = |dim: &Dim| matches!(dim, Dim::Symbol(name) if is_sequence(name));
+        let has_sequence = open.iter().any(|(_, ty)| ty.shape.iter().any(is_of_sequence));
+        let by_length = if has_sequence { "; `--sequence N` sets those of sequences" } else { "" };
         let reason = format!(
-            "some dimensions are not fixed ({}); set them with {}, with a number for each N",
+            "some dimensions are not fixed ({}); set them with {}, with a number for each N{by_length}",
             types.join(", "),
             flags.join(" ")
         );

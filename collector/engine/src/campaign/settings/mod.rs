@@ -80,8 +80,8 @@ pub struct ModelSettings {
     pub batch: Option<Vec<i64>>,
     /// Sequence lengths in tokens, such as 128 or 32,512 [default: 128]
     ///
-    /// For `transformers`, and for dynamic sequence dimensions of ONNX files. In a decoding step this is the number of
-    /// earlier tokens. Image models ignore it.
+    /// For `transformers`, and, without a default, for dynamic sequence dimensions of ONNX files. In a decoding step this
+    /// is the number of earlier tokens. Image models ignore it.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub sequence: Option<Vec<i64>>,
     /// Phase of a decoder: all tokens at once, or one more token [default: prefill]
