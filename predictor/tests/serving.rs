@@ -227,7 +227,9 @@ fn bad_requests_are_refused_and_do_no_harm() {
     let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
     refused(post(address, &deep), 400, "recursion limit");
     refused(post(address, "{}"), 422, "nothing to predict");
-    refused(post(address, r#"[["relu:shape=64x1000"]]"#), 400, "it must be a JSON object, not an array");
+    for other in [r#"[["relu:shape=64x1000"]]"#, "null", "7", r#""relu""#] {
+        refused(post(address, other), 400, "it must be a JSON object");
+    }
     // Whether a path exists changes nothing.
     for path in ["/etc/passwd", "/etc/nopasswd", "Cargo.toml", "no.json"] {
         let unknown = format!("unknown model `{path}`; `opcollect list` shows all names");
