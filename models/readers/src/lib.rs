@@ -6,6 +6,7 @@ pub mod archive;
 mod bounds;
 mod emit;
 pub mod inputs;
+mod limits;
 mod narrow;
 pub mod onnx;
 pub mod tflite;

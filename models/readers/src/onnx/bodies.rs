@@ -3,19 +3,17 @@
 //! are known. All other branches and loops are refused or, on request, skipped; one iteration is then added.
 
 use super::call::Call;
-use super::import::{Importer, MAX_DEPTH, has_bodies, node_label, normalise_domain};
+use super::import::{Importer, has_bodies, node_label, normalise_domain};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
 use super::sequence::{Slots, input_slot, join_tensors, sequence_slot};
 use super::stated::stated_type;
+use crate::limits::{MAX_DEPTH, MAX_ITERATIONS};
 use crate::{Emit, Failure, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
-
-/// Maximum number of iterations of a loop that is unrolled.
-const MAX_ITERATIONS: i64 = 4096;
 
 type Slotted = Result<Vec<Slot>, Failure>;
 

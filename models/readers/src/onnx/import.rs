@@ -8,8 +8,8 @@ use super::scope::{Scope, Slot};
 use super::sequence::{self, Slots};
 use super::stated::{has_no_shape, stated_type};
 use super::{order, rules, tensor};
+use crate::limits::{MAX_DEPTH, NodeBudget};
 use crate::{Emit, Failure, Options, Refusal, Skipped, escape_name, finish_graph};
-use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::{Dim, TensorType};
@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
-pub(super) const MAX_DEPTH: usize = 32;
 
 pub(super) struct Importer<'a> {
     file: &'a str,
@@ -33,9 +32,8 @@ pub(super) struct Importer<'a> {
     pub(super) notes: Vec<String>,
     /// Inputs of skipped nodes, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
-    visited: usize,
-    /// Maximum number of nodes after inlining, because nested function calls multiply nodes.
-    most: usize,
+    /// Counts nodes after inlining, because nested function calls multiply nodes.
+    budget: NodeBudget,
 }
 
 pub(super) fn import_model(
@@ -67,8 +65,7 @@ pub(super) fn import_model(
         skipped: Vec::new(),
         notes: Vec::new(),
         loose_ends: Vec::new(),
-        visited: 0,
-        most: max_node_count(model),
+        budget: NodeBudget::new(count_file_nodes(model)),
     };
     let mut scope = Scope {
         names: vec![HashMap::new()],
@@ -87,14 +84,10 @@ pub(super) fn import_model(
     importer.finish_import(graph, &scope)
 }
 
-/// Returns the limit on nodes after inlining: a multiple of the file's node count, but at least a constant.
-fn max_node_count(model: &messages::Model) -> usize {
-    const NODES_FIXED: usize = 20_000;
-    const NODES_PER_FILE_NODE: usize = 8;
+fn count_file_nodes(model: &messages::Model) -> usize {
     let of_graph = model.graph.as_ref().map_or(0, |graph| graph.node.len());
     let of_functions: usize = model.functions.iter().map(|function| function.node.len()).sum();
-    let most = NODES_FIXED.saturating_add(NODES_PER_FILE_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
-    most.min(GraphLimits::default().nodes)
+    of_graph.saturating_add(of_functions)
 }
 
 /// Maps `ai.onnx`, the other name of the default domain, to the empty name.
@@ -196,13 +189,7 @@ impl<'a> Importer<'a> {
     }
 
     pub(super) fn count_nodes(&mut self, count: usize) -> Result<()> {
-        self.visited = self.visited.saturating_add(count);
-        if self.visited <= self.most {
-            return Ok(());
-        }
-        let reason =
-            format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
-        Err(self.malformed(String::new(), reason))
+        self.budget.count_nodes(count).map_err(|reason| self.malformed(String::new(), reason))
     }
 
     fn node_results(

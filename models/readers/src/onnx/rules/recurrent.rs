@@ -2,6 +2,7 @@
 //! operator has the size of one cell.
 
 use super::quantise;
+use crate::limits::MAX_STEPS;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{Recurrent, Reset, elman_step, gru_step, lstm_step};
@@ -9,9 +10,6 @@ use models::graph::ValueId;
 use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
-
-/// Maximum sequence length. Longer sequences are refused, because each step adds about twenty operators.
-const MAX_STEPS: i64 = 4096;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {

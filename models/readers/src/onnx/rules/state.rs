@@ -1,6 +1,7 @@
 //! Operators that keep a state between calls, lowered to operators on explicit states.
 
 use super::window::add_bias;
+use crate::limits::MAX_STEPS;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -10,8 +11,6 @@ use models::operators::{
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
-
-const MAX_STEPS: i64 = 4096;
 
 /// Emits a causal depthwise convolution; inputs: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`.
 pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

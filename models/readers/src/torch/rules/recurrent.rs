@@ -1,13 +1,11 @@
 //! Recurrent layers, unrolled over time. The product with the input is computed once for all steps.
 
 use super::{Call, Memory, Outputs, RuleOutput};
+use crate::limits::MAX_STEPS;
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, Dense, Op, UnaryOp};
-
-/// Maximum of sequence length times layers, because each step adds about twenty operators.
-const MAX_STEPS: i64 = 4096;
 
 /// Cell type. The gates have PyTorch's order: input, forget, content, output for LSTM; reset, update, content for GRU.
 #[derive(Clone, Copy, PartialEq)]
