@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small TFLite models with inputs and what the TFLite interpreter makes of them.
 
-usage: tflite_cases.py FOLDER [NAME…]     (needs the packages tensorflow-cpu, ai-edge-litert and onnx)
+usage: tflite_cases.py FOLDER [NAME…]     (needs the packages tensorflow-cpu, tf_keras, ai-edge-litert and onnx)
 
 Of single quantised layers it also writes what other tools make of the same layer, in ONNX: `qdq.onnx` computes in real
 numbers between dequantisations and a quantisation, `dynamic.onnx` does so and quantises its weight at run time too, and
@@ -17,6 +17,7 @@ import flatbuffers
 import numpy as np
 import onnx
 import tensorflow as tf
+import tf_keras
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import TensorProto, helper, numpy_helper
 from tensorflow.lite.python import schema_py_generated as schema
@@ -171,7 +172,73 @@ def layers(x):
     return tf.matmul(tf.reshape(x, [8, 64]), weight(64, 32)) + weight(32)
 
 
+class Network:
+    """Keras layers in sequence. Keras 2 (`tf_keras`) gives LSTM operators, Keras 3 gives loops."""
+
+    def __init__(self, keras, *layers):
+        self.keras, self.layers = keras, layers
+
+    def build(self, shape):
+        x = y = self.keras.Input(shape[1:], batch_size=shape[0])
+        for make in self.layers:
+            y = make(self.keras.layers)(y)
+        model = self.keras.Model(x, y)
+        model.set_weights([floats(*weights.shape, low=-0.5, high=0.5) for weights in model.get_weights()])
+        return model
+
+
+LSTM_LAYERS = Network(
+    tf_keras,
+    lambda layers: layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+    lambda layers: layers.LSTM(4, go_backwards=True),
+)
+# The interpreter's results for several integer LSTM layers in one graph differ from those of each layer alone.
+ONE_LSTM = Network(tf_keras, lambda layers: layers.LSTM(4, return_sequences=True))
+LSTM_LOOPS = Network(
+    tf.keras,
+    lambda layers: layers.LSTM(4, go_backwards=True, return_sequences=True),
+    lambda layers: layers.LSTM(3),
+)
+GRU_LAYERS = Network(
+    tf.keras,
+    lambda layers: layers.GRU(5, return_sequences=True),
+    lambda layers: layers.GRU(4, reset_after=False, go_backwards=True),
+)
+SIMPLE_LAYERS = Network(
+    tf.keras,
+    lambda layers: layers.SimpleRNN(5, return_sequences=True, go_backwards=True),
+    lambda layers: layers.TimeDistributed(layers.Dense(3)),
+    lambda layers: layers.SimpleRNN(4, activation="relu"),
+)
+# Converters store weights of at least 1024 elements in 8 bits.
+WIDE_GRU = Network(tf.keras, lambda layers: layers.GRU(34, return_sequences=True), lambda layers: layers.GRU(4))
+WIDE_LOOP = Network(tf.keras, lambda layers: layers.LSTM(34))
+MASKED = Network(tf.keras, lambda layers: layers.Masking(), lambda layers: layers.LSTM(4), lambda layers: layers.Dense(2))
+CONV_LSTM = Network(
+    tf.keras,
+    lambda layers: layers.ConvLSTM2D(2, 3, strides=2, padding="same", return_sequences=True),
+)
+
+
+def loops(x):
+    """Loops in a loop, a loop without iterations, and branches whose conditions are known from a shape."""
+
+    def outer(index, y):
+        _, y = tf.while_loop(
+            lambda inner, _: inner < index, lambda inner, y: (inner + 1, tf.tanh(y) + tf.cast(inner, tf.float32)), (0, y)
+        )
+        return index + 1, y * 0.5
+
+    count, y = tf.while_loop(lambda index, _: index < 4, outer, (0, x))
+    _, z = tf.while_loop(lambda index, _: index < 0, lambda index, z: (index + 1, z + 1.0), (0, x))
+    is_wide = tf.shape(x)[1] > 3
+    a = tf.cond(is_wide, lambda: tf.sin(x), lambda: x * 2.0)
+    b = tf.cond(is_wide, lambda: tf.nn.relu(x), lambda: x - 1.0)
+    return y, z + a + b, count
+
+
 IMAGE = (1, 8, 8, 4)
+SEQUENCE = (1, 4, 3)
 # Name, function, input shape, how it is quantised.
 CASES = [
     ("block_float", block, (1, 16, 16, 3), None),
@@ -199,6 +266,21 @@ CASES = [
     ("layers_int4", layers, IMAGE, "int4"),
     ("layers_sparse", layers, IMAGE, "sparse"),
     ("words", layers, IMAGE, "words"),
+    ("lstm_float", LSTM_LAYERS, SEQUENCE, None),
+    ("lstm_half", LSTM_LAYERS, SEQUENCE, "half"),
+    ("lstm_weights", LSTM_LAYERS, SEQUENCE, "lstm8"),
+    ("lstm_int8", ONE_LSTM, SEQUENCE, "int8"),
+    ("recurrent", wide, (2, 64), "recurrent"),
+    ("lstm_batch", LSTM_LAYERS, (3, 4, 2), None),
+    ("lstm_loop", LSTM_LOOPS, SEQUENCE, None),
+    ("lstm_loop_weights", WIDE_LOOP, SEQUENCE, "weights"),
+    ("gru", GRU_LAYERS, SEQUENCE, None),
+    ("gru_half", GRU_LAYERS, SEQUENCE, "half"),
+    ("gru_weights", WIDE_GRU, SEQUENCE, "weights"),
+    ("simple_rnn", SIMPLE_LAYERS, SEQUENCE, None),
+    ("masked_lstm", MASKED, SEQUENCE, None),
+    ("conv_lstm", CONV_LSTM, (1, 3, 6, 6, 2), None),
+    ("loops", loops, (2, 4), None),
 ]
 
 # Strides and pads of the cases that are one layer.
@@ -206,11 +288,14 @@ LAYERS = {"one_layer_int8": (1, [1, 1, 1, 1]), "padded_int8": (2, [1, 1, 1, 1])}
 
 
 def convert(function, shape, how):
-    # Constants are drawn while the function is traced, once.
-    model = tf.Module()
-    model.call = tf.function(function, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")])
-    concrete = model.call.get_concrete_function()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], model)
+    if isinstance(function, Network):
+        converter = tf.lite.TFLiteConverter.from_keras_model(function.build(shape))
+    else:
+        # Constants are drawn while the function is traced, once.
+        model = tf.Module()
+        model.call = tf.function(function, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")])
+        concrete = model.call.get_concrete_function()
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], model)
     if how and how not in EDITS:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if how == "half":
@@ -339,7 +424,67 @@ def look_words_up(tables, graph):
     graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], [2]
 
 
-EDITS = {how: edited(edit) for how, edit in [("bias", widen_biases), ("infinite", open_pads), ("int4", pack_int4), ("sparse", make_sparse), ("words", look_words_up)]}
+def store_integers(tables, graph):
+    """Weights of LSTM layers in 8 bits with one scale, while the data are floats."""
+    for operator in graph.operators:
+        if tables.operatorCodes[operator.opcodeIndex].builtinCode != 44:
+            continue
+        for tensor in (graph.tensors[index] for index in operator.inputs[1:9]):
+            numbers = np.frombuffer(bytes(constant(tables, tensor)), np.float32)
+            scale = np.abs(numbers).max() / 127
+            tables.buffers[tensor.buffer].data = np.round(numbers / scale).astype(np.int8).view(np.uint8)
+            tensor.quantization = schema.QuantizationParametersT()
+            tensor.quantization.scale, tensor.quantization.zeroPoint = [float(scale)], [0]
+            tensor.type = schema.TensorType.INT8
+
+
+def write_recurrent(tables, graph):
+    """An LSTM with time first, peepholes and a projection; a plain recurrent layer after it, and one of a single step."""
+    tables.buffers, tables.operatorCodes, graph.tensors, graph.operators = [schema.BufferT()], [], [], []
+    tables.signatureDefs, tables.metadata, tables.metadataBuffer = None, None, None
+
+    def value(*shape, is_variable=False):
+        tensor = schema.TensorT()
+        tensor.name, tensor.shape, tensor.type, tensor.buffer = f"t{len(graph.tensors)}".encode(), shape, 0, 0
+        tensor.isVariable = is_variable
+        graph.tensors.append(tensor)
+        return len(graph.tensors) - 1
+
+    def weights(*shape):
+        index = value(*shape)
+        graph.tensors[index].buffer = len(tables.buffers)
+        tables.buffers.append(schema.BufferT())
+        tables.buffers[-1].data = np.frombuffer(floats(*shape).tobytes(), np.uint8)
+        return index
+
+    def emit(number, kind, options, inputs, output):
+        code, operator = schema.OperatorCodeT(), schema.OperatorT()
+        code.deprecatedBuiltinCode, code.builtinCode, code.version = number, number, 1
+        operator.opcodeIndex, operator.builtinOptionsType, operator.builtinOptions = len(tables.operatorCodes), kind, options
+        operator.inputs, operator.outputs = inputs, [output]
+        tables.operatorCodes.append(code)
+        graph.operators.append(operator)
+        return output
+
+    kinds = schema.BuiltinOptions
+    x, step = value(4, 2, 3), value(2, 3)
+    lstm = schema.UnidirectionalSequenceLSTMOptionsT()
+    lstm.fusedActivationFunction, lstm.cellClip, lstm.projClip, lstm.timeMajor = 4, 0.3, 0.2, True
+    inputs = [x, *(weights(5, 3) for _ in range(4)), *(weights(5, 4) for _ in range(4)), *(weights(5) for _ in range(7))]
+    inputs += [weights(4, 5), weights(4), value(2, 4, is_variable=True), value(2, 5, is_variable=True), -1, -1, -1, -1]
+    y = emit(44, kinds.UnidirectionalSequenceLSTMOptions, lstm, inputs, value(4, 2, 4))
+    rnn = schema.SequenceRNNOptionsT()
+    rnn.timeMajor, rnn.fusedActivationFunction = True, 4
+    inputs = [y, weights(5, 4), weights(5, 5), weights(5), value(2, 5, is_variable=True)]
+    y = emit(35, kinds.SequenceRNNOptions, rnn, inputs, value(4, 2, 5))
+    rnn = schema.RNNOptionsT()
+    rnn.fusedActivationFunction = 1
+    inputs = [step, weights(5, 3), weights(5, 5), weights(5), value(2, 5, is_variable=True)]
+    z = emit(24, kinds.RNNOptions, rnn, inputs, value(2, 5))
+    graph.inputs, graph.outputs = [x, step], [y, z]
+
+
+EDITS = {how: edited(edit) for how, edit in [("bias", widen_biases), ("infinite", open_pads), ("int4", pack_int4), ("sparse", make_sparse), ("words", look_words_up), ("lstm8", store_integers), ("recurrent", write_recurrent)]}
 
 
 def tensor(array, detail):

@@ -96,6 +96,8 @@ pub struct Recurrent {
     pub functions: [UnaryOp; 3],
     /// Limit to which the absolute values of the sums are clipped before activations.
     pub clip: Option<f64>,
+    /// Limit to which the absolute values of the memory are clipped after each step.
+    pub memory_clip: Option<f64>,
     /// Peephole weights from the memory to the input, forget and output gates; one number per unit each.
     pub peepholes: Option<[ValueId; 3]>,
 }
@@ -104,7 +106,7 @@ impl Recurrent {
     /// Creates a layer with sigmoid gates, hyperbolic tangent activations, no clipping and no peepholes.
     pub fn new(weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
         let functions = [UnaryOp::Sigmoid, UnaryOp::Tanh, UnaryOp::Tanh];
-        Recurrent { weight, bias, units, functions, clip: None, peepholes: None }
+        Recurrent { weight, bias, units, functions, clip: None, memory_clip: None, peepholes: None }
     }
 
     fn multiply_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
@@ -122,10 +124,7 @@ impl Recurrent {
     }
 
     fn apply_activation(&self, builder: &mut GraphBuilder, function: usize, x: ValueId) -> Result<ValueId> {
-        let x = match self.clip {
-            Some(clip) => builder.push(Op::Clip(Clip { low: -clip, high: clip }), &[x])?,
-            None => x,
-        };
+        let x = clip_absolute(builder, x, self.clip)?;
         push_unary(builder, self.functions[function], x)
     }
 
@@ -133,6 +132,13 @@ impl Recurrent {
         let Some(peepholes) = self.peepholes else { return Ok(sum) };
         let seen = push_binary(builder, BinaryOp::Mul, memory, peepholes[gate])?;
         push_binary(builder, BinaryOp::Add, sum, seen)
+    }
+}
+
+fn clip_absolute(builder: &mut GraphBuilder, x: ValueId, limit: Option<f64>) -> Result<ValueId> {
+    match limit {
+        Some(limit) => builder.push(Op::Clip(Clip { low: -limit, high: limit }), &[x]),
+        None => Ok(x),
     }
 }
 
@@ -168,6 +174,7 @@ pub fn lstm_step(
     let kept = push_binary(builder, BinaryOp::Mul, forget, memory)?;
     let added = push_binary(builder, BinaryOp::Mul, input, fresh)?;
     let memory = push_binary(builder, BinaryOp::Add, kept, added)?;
+    let memory = clip_absolute(builder, memory, recurrent.memory_clip)?;
     let output = recurrent.add_peephole(builder, 2, output, memory)?;
     let output = recurrent.apply_activation(builder, 0, output)?;
     let shown = push_unary(builder, recurrent.functions[2], memory)?;

@@ -7,6 +7,7 @@ use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Clip, Dequantize, Op, Quantize, Requantize, UnaryOp};
 use models::types::{DType, TensorType};
 use passes::quantise;
+use std::collections::HashMap;
 
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
@@ -14,7 +15,12 @@ pub(super) struct Call<'a, 'b> {
     pub tensors: &'a [Tensor],
     /// Inputs by position; None for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
+    pub reals: &'a mut RealConstants,
 }
+
+/// Constants as real numbers, by the stored constant and the tensor with its scales, so that unrolled loops convert each
+/// constant once.
+pub(super) type RealConstants = HashMap<(ValueId, *const Tensor), ValueId>;
 
 impl<'a> Call<'a, '_> {
     pub fn input(&self, index: usize) -> Outcome<ValueId> {
@@ -58,6 +64,20 @@ impl<'a> Call<'a, '_> {
     /// Returns an input as real numbers; dequantises a quantised one.
     pub fn real(&mut self, index: usize) -> Outcome<ValueId> {
         let x = self.input(index)?;
+        let tensor = self.operator.inputs.get(index).and_then(|&index| self.find_tensor(index));
+        let Some(tensor) = tensor.filter(|_| self.emit.builder.constant_data(x).is_some()) else {
+            return self.convert_input(x, index);
+        };
+        let key = (x, std::ptr::from_ref(tensor));
+        if let Some(&real) = self.reals.get(&key) {
+            return Ok(real);
+        }
+        let real = self.convert_input(x, index)?;
+        self.reals.insert(key, real);
+        Ok(real)
+    }
+
+    fn convert_input(&mut self, x: ValueId, index: usize) -> Outcome<ValueId> {
         match self.scales_of_input(index) {
             Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantise_input(x, scales),
             // Half precision is only a storage format of weights; TFLite computes in 32 bits.
@@ -120,6 +140,14 @@ impl<'a> Call<'a, '_> {
         let mut inputs = vec![y, scale];
         inputs.extend(self.zero_constant(scales, to)?);
         self.emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
+    }
+
+    /// Returns a stored result as real numbers, as the next step of a recurrent layer reads it.
+    pub fn real_output(&mut self, stored: ValueId, index: usize) -> Outcome<ValueId> {
+        match self.scales_of_output(index) {
+            Some((scales, _)) if !self.emit.dtype(stored)?.is_float() => self.dequantise_input(stored, scales),
+            _ => Ok(stored),
+        }
     }
 
     fn scale_constant(&mut self, scales: &Quantisation) -> Outcome<ValueId> {

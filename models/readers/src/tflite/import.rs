@@ -1,105 +1,151 @@
 //! Imports the operators of a TFLite file in order, each by the rule of its code.
 
-use super::call::Call;
+use super::call::{Call, RealConstants};
 use super::rules;
-use super::schema::{Model, Operator, Tensor};
+use super::schema::{Model, Operator, Subgraph, Tensor};
 use super::stored;
-use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, malformed, unsupported};
+use crate::limits::NodeBudget;
+use crate::{Emit, Failure, Options, Outcome, Refusal, Skipped, finish_graph, malformed, unsupported};
 use bytes::Bytes;
 
-use models::check::GraphLimits;
 use models::contents::Contents;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, Origin, ValueId};
 use models::types::TensorType;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 #[derive(Clone, Copy)]
-enum TfliteSlot {
+pub(super) enum TfliteSlot {
     Unmade,
     Value(ValueId),
     Skipped,
 }
 
-struct TfliteImporter<'a> {
+/// A graph of the file while its operators are imported.
+pub(super) struct Scope<'a> {
+    pub graph: &'a Subgraph<'a>,
+    /// What each tensor of the graph is.
+    pub slots: Vec<TfliteSlot>,
+    /// Prefix of node names.
+    pub place: String,
+    pub depth: usize,
+}
+
+pub(super) struct TfliteImporter<'a> {
     file: &'a str,
-    model: &'a Model<'a>,
-    options: &'a Options,
-    emit: Emit<'a>,
-    slots: Vec<TfliteSlot>,
+    pub(super) model: &'a Model<'a>,
+    pub(super) options: &'a Options,
+    pub(super) emit: Emit<'a>,
+    pub(super) scope: Scope<'a>,
+    pub(super) budget: NodeBudget,
+    /// The tensors of each graph with its constants, by the number of the graph.
+    prepared: HashMap<usize, Vec<TfliteSlot>>,
+    /// Bytes of constants that were packed or sparse.
+    unpacked_bytes: usize,
+    reals: RealConstants,
+    /// States that an operator has read and changed.
+    states: HashSet<*const Tensor>,
     skipped: Vec<Skipped>,
     /// Inputs of skipped operators, which become outputs of the remaining graph.
-    loose_ends: Vec<ValueId>,
+    pub(super) loose_ends: Vec<ValueId>,
 }
 
 pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> Result<(Graph, Vec<Skipped>)> {
-    let name = if model.name.is_empty() || model.name == "main" { file } else { &model.name };
+    let main = &model.graphs[0];
+    let name = if main.name.is_empty() || main.name == "main" { file } else { &main.name };
+    let operator_count = model.graphs.iter().map(|graph| graph.operators.len()).sum();
     let mut importer = TfliteImporter {
         file,
         model,
         options,
         emit: Emit::new(name, None),
-        slots: vec![TfliteSlot::Unmade; model.tensors.len()],
+        scope: Scope { graph: main, slots: Vec::new(), place: String::new(), depth: 0 },
+        budget: NodeBudget::new(operator_count),
+        prepared: HashMap::new(),
+        unpacked_bytes: 0,
+        reals: RealConstants::new(),
+        states: HashSet::new(),
         skipped: Vec::new(),
         loose_ends: Vec::new(),
     };
-    if model.operators.len() > GraphLimits::default().nodes {
-        return Err(
-            importer.malformed(String::new(), format!("the model has too many operators: {}", model.operators.len()))
-        );
-    }
-    importer.add_constants()?;
+    importer.scope = importer.open_scope(0)?;
     importer.add_inputs()?;
-    for operator in &model.operators {
-        importer.import_operator(operator)?;
-    }
+    importer.import_operators()?;
     importer.finish_import()
 }
 
 impl<'a> TfliteImporter<'a> {
-    fn add_constants(&mut self) -> Result<()> {
-        // Several tensors may share a buffer, so the sum is bounded, too.
-        let mut unpacked_bytes = 0usize;
-        for (index, tensor) in self.model.tensors.iter().enumerate() {
-            let Some(range) = &tensor.data else { continue };
-            let place = || format!("tensor `{}`", tensor.name);
-            // A constant of an unsupported type is an error only if it is read.
-            let packed = tensor.packed_format();
-            let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else { continue };
-            let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
-            models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
-            let bytes = self.model.file_bytes(range.clone());
-            let count = ty.element_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-            let bytes = match (packed, &tensor.sparsity) {
-                (Some(packed), None) => stored::unpack_bits(&bytes, packed, count).map(Bytes::from),
-                (None, Some(sparsity)) => sparsity.expand_dense(&bytes, &ty).map(Bytes::from),
-                (None, None) => Ok(bytes),
-                (Some(_), Some(_)) => {
-                    return Err(self.unsupported(place(), "sparse tensors with elements below 8 bits".to_owned()));
-                }
-            };
-            let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
-            if packed.is_some() || tensor.sparsity.is_some() {
-                unpacked_bytes = unpacked_bytes.saturating_add(bytes.len());
-                if unpacked_bytes > self.model.file_length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
-                    return Err(
-                        self.malformed(place(), "the unpacked constants are too large for the file size".to_owned())
-                    );
-                }
+    /// Returns a scope in which only the constants of a graph have values.
+    pub(super) fn open_scope(&mut self, number: usize) -> Result<Scope<'a>> {
+        let model = self.model;
+        let graph = model.graphs.get(number);
+        let graph = graph.ok_or_else(|| self.malformed(String::new(), format!("subgraph {number} does not exist")))?;
+        let slots = match self.prepared.get(&number) {
+            Some(slots) => slots.clone(),
+            None => {
+                let slots = graph.tensors.iter().map(|tensor| self.add_constant(tensor)).collect::<Result<Vec<_>>>()?;
+                self.prepared.insert(number, slots.clone());
+                slots
             }
-            if ty.size_bytes() != Some(bytes.len() as u64) {
-                let reason = format!("data of {} bytes does not fit {ty}", bytes.len());
+        };
+        Ok(Scope { graph, slots, place: self.scope.place.clone(), depth: self.scope.depth })
+    }
+
+    fn add_constant(&mut self, tensor: &Tensor) -> Result<TfliteSlot> {
+        let Some(range) = &tensor.data else { return Ok(TfliteSlot::Unmade) };
+        let place = || format!("tensor `{}`", tensor.name);
+        // A constant of an unsupported type is an error only if it is read.
+        let packed = tensor.packed_format();
+        let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else {
+            return Ok(TfliteSlot::Unmade);
+        };
+        let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
+        models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
+        let bytes = self.model.file_bytes(range.clone());
+        let count = ty.element_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let bytes = match (packed, &tensor.sparsity) {
+            (Some(packed), None) => stored::unpack_bits(&bytes, packed, count).map(Bytes::from),
+            (None, Some(sparsity)) => sparsity.expand_dense(&bytes, &ty).map(Bytes::from),
+            (None, None) => Ok(bytes),
+            (Some(_), Some(_)) => {
+                return Err(self.unsupported(place(), "sparse tensors with elements below 8 bits".to_owned()));
+            }
+        };
+        let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
+        if packed.is_some() || tensor.sparsity.is_some() {
+            // Several tensors may share a buffer, so the sum is bounded, too.
+            self.unpacked_bytes = self.unpacked_bytes.saturating_add(bytes.len());
+            if self.unpacked_bytes > self.model.file_length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
+                let reason = "the unpacked constants are too large for the file size".to_owned();
                 return Err(self.malformed(place(), reason));
             }
-            let data = Const::Bytes(Contents::new(bytes));
-            self.slots[index] = TfliteSlot::Value(self.emit.builder.add_constant(&tensor.name, ty, data)?);
         }
-        Ok(())
+        if ty.size_bytes() != Some(bytes.len() as u64) {
+            return Err(self.malformed(place(), format!("data of {} bytes does not fit {ty}", bytes.len())));
+        }
+        let data = Const::Bytes(Contents::new(bytes));
+        Ok(TfliteSlot::Value(self.emit.builder.add_constant(&tensor.name, ty, data)?))
+    }
+
+    /// Adds a state that the interpreter keeps between runs, as it is before the first run: zero. The operator that
+    /// reads the state changes it, so a second one would read other numbers.
+    fn read_state(&mut self, tensor: &'a Tensor) -> Outcome<ValueId> {
+        let name = &tensor.name;
+        let dtype = tensor.dtype().or_else(|reason| unsupported(format!("input `{name}`: {reason}")))?;
+        if !tensor.is_variable {
+            return malformed(format!("input `{name}` is not computed by any earlier node"));
+        }
+        if !self.states.insert(std::ptr::from_ref(tensor)) {
+            return unsupported(format!("input `{name}` is a state that an earlier node has changed"));
+        }
+        let zero = tensor.quantisation.as_ref().map_or(0.0, |scales| scales.zeros[0] as f64);
+        self.emit.add_filled(dtype, &known_extents(&tensor.shape), zero)
     }
 
     fn add_inputs(&mut self) -> Result<()> {
-        let given = self.model.inputs.iter().map(|&index| self.find_tensor(index)).collect::<Result<Vec<_>>>()?;
+        let graph = self.scope.graph;
+        let given = graph.inputs.iter().map(|&index| self.find_tensor(index)).collect::<Result<Vec<_>>>()?;
         for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
             if !given.iter().any(|(_, tensor)| tensor.name == *name) {
                 let names: Vec<&str> = given.iter().map(|(_, tensor)| tensor.name.as_str()).collect();
@@ -116,12 +162,12 @@ impl<'a> TfliteImporter<'a> {
                     bound.tensor_type().clone(),
                     passes::fold::contents_of(bound),
                 )?;
-                self.slots[index] = TfliteSlot::Value(id);
+                self.scope.slots[index] = TfliteSlot::Value(id);
                 continue;
             }
             let extents = self.options.shapes.get(&tensor.name).cloned().unwrap_or_else(|| self.input_extents(tensor));
             let id = self.emit.builder.add_input(&tensor.name, TensorType::new(dtype, &extents))?;
-            self.slots[index] = TfliteSlot::Value(id);
+            self.scope.slots[index] = TfliteSlot::Value(id);
         }
         Ok(())
     }
@@ -135,7 +181,18 @@ impl<'a> TfliteImporter<'a> {
         extents
     }
 
+    /// Imports all operators of the current graph.
+    pub(super) fn import_operators(&mut self) -> Result<()> {
+        let graph = self.scope.graph;
+        graph.operators.iter().try_for_each(|operator| self.import_operator(operator))
+    }
+
+    pub(super) fn count_nodes(&mut self, count: usize) -> Result<()> {
+        self.budget.count_nodes(count).map_err(|reason| self.malformed(String::new(), reason))
+    }
+
     fn import_operator(&mut self, operator: &'a Operator<'a>) -> Result<()> {
+        self.count_nodes(1 + (operator.inputs.len() + operator.outputs.len()) / TENSORS_PER_NODE)?;
         let mut inputs = Vec::with_capacity(operator.inputs.len());
         for &index in &operator.inputs {
             if index < 0 {
@@ -143,67 +200,69 @@ impl<'a> TfliteImporter<'a> {
                 continue;
             }
             let (slot, tensor) = self.find_tensor(index)?;
-            match self.slots[slot] {
+            match self.scope.slots[slot] {
                 TfliteSlot::Value(id) => inputs.push(Some(id)),
                 TfliteSlot::Skipped => {
                     return self
                         .skip_operator(operator, format!("input `{}` is an output of a skipped node", tensor.name));
                 }
-                TfliteSlot::Unmade => {
-                    let refusal = match tensor.dtype() {
-                        Err(reason) => Refusal::Unsupported(format!("input `{}`: {reason}", tensor.name)),
-                        Ok(_) if tensor.is_variable => Refusal::Unsupported(format!(
-                            "input `{}` is a state that is kept between runs",
-                            tensor.name
-                        )),
-                        Ok(_) => {
-                            Refusal::Malformed(format!("input `{}` is not computed by any earlier node", tensor.name))
-                        }
-                    };
-                    return self.refuse_operator(operator, refusal);
-                }
+                TfliteSlot::Unmade => match self.read_state(tensor) {
+                    Ok(id) => inputs.push(Some(id)),
+                    Err(refusal) => return self.refuse_operator(operator, refusal),
+                },
             }
+        }
+        let first_new = self.emit.builder.next_id();
+        match self.operator_results(operator, inputs) {
+            Ok(outputs) => self.bind_outputs(operator, &outputs, first_new),
+            Err(Failure::Node(refusal)) => self.refuse_operator(operator, refusal),
+            Err(Failure::Inside(error)) => Err(error),
+        }
+    }
+
+    fn operator_results(
+        &mut self,
+        operator: &'a Operator<'a>,
+        inputs: Vec<Option<ValueId>>,
+    ) -> Result<Vec<ValueId>, Failure> {
+        if let Some(results) = self.with_bodies(operator, &inputs) {
+            return results;
         }
         self.emit.builder.set_origin(Origin {
             source_op: rules::operator_name(operator).into_owned(),
-            scope: self.operator_label(operator).to_owned(),
+            scope: self.operator_label(operator),
         });
-        let first_new = self.emit.builder.next_id();
-        let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
-        let made = rules::find_rule(operator).and_then(|rule| {
-            let Some(rule) = rule else { return unsupported(without_rule(self.model)) };
-            let values = rule(&mut call)?;
-            if values.len() < operator.outputs.len() {
-                return malformed(format!("the operator has {} outputs", operator.outputs.len()));
-            }
-            let stored = values.into_iter().zip(0..operator.outputs.len());
-            stored.map(|(value, index)| call.store_output(value, index)).collect::<Outcome<Vec<_>>>()
-        });
-        match made {
-            Ok(outputs) => self.bind_outputs(operator, &outputs, first_new),
-            Err(refusal) => self.refuse_operator(operator, refusal),
-        }
+        let Some(rule) = rules::find_rule(operator)? else {
+            return Err(Refusal::Unsupported(without_rule(self.model)).into());
+        };
+        let mut call =
+            Call { emit: &mut self.emit, operator, tensors: &self.scope.graph.tensors, inputs, reals: &mut self.reals };
+        let values = rule(&mut call)?;
+        check_count(operator, values.len())?;
+        let stored = values.into_iter().zip(0..operator.outputs.len());
+        Ok(stored.map(|(value, index)| call.store_output(value, index)).collect::<Outcome<Vec<_>>>()?)
     }
 
     /// Assigns an operator's results to its output tensors; values from `first_new` on are renamed accordingly.
     fn bind_outputs(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.find_tensor(index)?;
-            if !matches!(self.slots[slot], TfliteSlot::Unmade) {
+            if !matches!(self.scope.slots[slot], TfliteSlot::Unmade) {
                 return Err(self.malformed(format!("tensor `{}`", tensor.name), "several nodes produce it".to_owned()));
             }
             self.compare_with_stated(operator, tensor, id)?;
             if id.0 >= first_new.0 {
                 self.emit.builder.rename_value(id, &tensor.name);
             }
-            self.slots[slot] = TfliteSlot::Value(id);
+            self.scope.slots[slot] = TfliteSlot::Value(id);
         }
         Ok(())
     }
 
     fn compare_with_stated(&self, operator: &Operator<'_>, tensor: &Tensor, id: ValueId) -> Result<()> {
         let found = self.emit.builder.value_type(id)?;
-        let is_open = tensor.shape.is_empty() || tensor.signature.contains(&-1);
+        // In a loop, the extents of a tensor may change from one iteration to the next.
+        let is_open = self.scope.depth > 0 || tensor.shape.is_empty() || tensor.signature.contains(&-1);
         let is_resized = !self.options.shapes.is_empty() || !self.options.bindings.is_empty();
         let stated = TensorType::new(tensor.dtype().unwrap_or(found.dtype), &known_extents(&tensor.shape));
         let agrees =
@@ -216,7 +275,7 @@ impl<'a> TfliteImporter<'a> {
     }
 
     fn has_open_input(&self) -> bool {
-        let tensors = self.model.inputs.iter().filter_map(|&index| self.find_tensor(index).ok());
+        let tensors = self.scope.graph.inputs.iter().filter_map(|&index| self.find_tensor(index).ok());
         tensors.into_iter().any(|(_, tensor)| tensor.signature.contains(&-1))
     }
 
@@ -230,18 +289,18 @@ impl<'a> TfliteImporter<'a> {
 
     /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_operator(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
-        let (place, name) = (self.operator_label(operator).to_owned(), rules::operator_name(operator).into_owned());
+        let (place, name) = (self.operator_label(operator), rules::operator_name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
-            if let TfliteSlot::Value(id) = self.slots[self.find_tensor(index)?.0] {
+            if let TfliteSlot::Value(id) = self.scope.slots[self.find_tensor(index)?.0] {
                 self.loose_ends.push(id);
             }
         }
         for &index in &operator.outputs {
             let (slot, tensor) = self.find_tensor(index)?;
             let is_known = !tensor.shape.is_empty() && tensor.shape.iter().all(|&extent| extent >= 0);
-            self.slots[slot] = match tensor.dtype() {
-                Ok(dtype) if is_known && matches!(self.slots[slot], TfliteSlot::Unmade) => {
+            self.scope.slots[slot] = match tensor.dtype() {
+                Ok(dtype) if is_known && matches!(self.scope.slots[slot], TfliteSlot::Unmade) => {
                     let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
                     TfliteSlot::Value(self.emit.builder.add_input(&tensor.name, ty)?)
                 }
@@ -253,9 +312,9 @@ impl<'a> TfliteImporter<'a> {
 
     fn finish_import(self) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
-        for &index in &self.model.outputs {
+        for &index in &self.scope.graph.outputs {
             let (slot, tensor) = self.find_tensor(index)?;
-            match self.slots[slot] {
+            match self.scope.slots[slot] {
                 TfliteSlot::Value(id) => outputs.push(id),
                 TfliteSlot::Skipped => {}
                 TfliteSlot::Unmade => {
@@ -267,15 +326,16 @@ impl<'a> TfliteImporter<'a> {
         Ok((graph, self.skipped))
     }
 
-    fn find_tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
-        let found = usize::try_from(index).ok().and_then(|index| Some((index, self.model.tensors.get(index)?)));
+    pub(super) fn find_tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
+        let found = usize::try_from(index).ok().and_then(|index| Some((index, self.scope.graph.tensors.get(index)?)));
         found.ok_or_else(|| self.malformed(String::new(), format!("tensor {index} does not exist")))
     }
 
-    fn operator_label(&self, operator: &Operator<'_>) -> &'a str {
+    pub(super) fn operator_label(&self, operator: &Operator<'_>) -> String {
         let output = operator.outputs.first().and_then(|&index| self.find_tensor(index).ok());
         // Converters join the names of everything they fused.
-        output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""))
+        let name = output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""));
+        format!("{}{name}", self.scope.place)
     }
 
     fn operator_place(&self, operator: &Operator<'_>) -> String {
@@ -291,9 +351,21 @@ impl<'a> TfliteImporter<'a> {
     }
 }
 
+/// Number of tensors that count as one node of the limit: their look-up takes less time than the import of a node.
+pub(super) const TENSORS_PER_NODE: usize = 16;
+
+/// Refuses an operator that has more outputs than results.
+pub(super) fn check_count(operator: &Operator<'_>, results: usize) -> Outcome<()> {
+    if results < operator.outputs.len() {
+        return malformed(format!("the operator has {} outputs", operator.outputs.len()));
+    }
+    Ok(())
+}
+
 fn without_rule(model: &Model<'_>) -> String {
     let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
-    for operator in model.operators.iter().filter(|operator| matches!(rules::find_rule(operator), Ok(None))) {
+    let operators = model.graphs.iter().flat_map(|graph| &graph.operators);
+    for operator in operators.filter(|operator| matches!(rules::find_rule(operator), Ok(None))) {
         *counts.entry(rules::operator_name(operator)).or_default() += 1;
     }
     let listed: Vec<String> = counts.iter().take(16).map(|(name, count)| format!("`{name}` ({count})")).collect();

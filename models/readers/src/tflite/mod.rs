@@ -4,6 +4,7 @@
 //! quantisation. TFLite images have channels last: each window operator gets a transpose before and after it, and
 //! `passes::layout` removes adjacent pairs.
 
+mod bodies;
 mod call;
 mod flatbuffer;
 mod import;

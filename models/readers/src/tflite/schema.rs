@@ -6,14 +6,18 @@ use bytes::Bytes;
 use models::types::DType;
 use std::ops::Range;
 
-/// The main graph of a model. Other graphs belong to loops and branches, which are refused.
 pub(super) struct Model<'a> {
+    /// The main graph comes first. Other graphs belong to loops and branches.
+    pub graphs: Vec<Subgraph<'a>>,
+    bytes: Bytes,
+}
+
+pub(super) struct Subgraph<'a> {
     pub name: String,
     pub tensors: Vec<Tensor>,
     pub inputs: Vec<i32>,
     pub outputs: Vec<i32>,
     pub operators: Vec<Operator<'a>>,
-    bytes: Bytes,
 }
 
 pub(super) struct Tensor {
@@ -53,10 +57,32 @@ impl<'a> Model<'a> {
         let codes = root.tables(1)?.iter().map(operator_code).collect::<Read<Vec<_>>>()?;
         let buffers = root.tables(4)?.iter().map(|table| buffer_range(table, bytes.len())).collect::<Read<Vec<_>>>()?;
         let graphs = root.tables(2)?;
-        let graph = graphs.first().ok_or("the file contains no graph")?;
+        let graphs = graphs.iter().map(|table| Subgraph::parse_graph(table, &codes, &buffers));
+        let graphs = graphs.collect::<Read<Vec<_>>>()?;
+        if graphs.is_empty() {
+            return Err("the file contains no graph".to_owned());
+        }
+        Ok(Model { graphs, bytes: bytes.clone() })
+    }
+
+    pub(super) fn file_length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn file_bytes(&self, range: Range<usize>) -> Bytes {
+        self.bytes.slice(range)
+    }
+}
+
+impl<'a> Subgraph<'a> {
+    fn parse_graph(
+        graph: &FlatTable<'a>,
+        codes: &[(i32, String)],
+        buffers: &[Option<Range<usize>>],
+    ) -> Read<Subgraph<'a>> {
         let mut tensors = Vec::new();
         for table in graph.tables(0)? {
-            tensors.push(Tensor::parse_tensor(&table, &buffers)?);
+            tensors.push(Tensor::parse_tensor(&table, buffers)?);
         }
         let mut operators = Vec::new();
         for table in graph.tables(3)? {
@@ -66,16 +92,7 @@ impl<'a> Model<'a> {
             let (inputs, outputs, options) = (table.i32s(1)?, table.i32s(2)?, table.table(4)?);
             operators.push(Operator { code, custom, inputs, outputs, options });
         }
-        let (inputs, outputs, name) = (graph.i32s(1)?, graph.i32s(2)?, graph.text(4)?);
-        Ok(Model { name, tensors, inputs, outputs, operators, bytes: bytes.clone() })
-    }
-
-    pub(super) fn file_length(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(super) fn file_bytes(&self, range: Range<usize>) -> Bytes {
-        self.bytes.slice(range)
+        Ok(Subgraph { name: graph.text(4)?, tensors, inputs: graph.i32s(1)?, outputs: graph.i32s(2)?, operators })
     }
 }
 

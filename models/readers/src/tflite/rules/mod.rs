@@ -5,6 +5,7 @@ mod movement;
 mod names;
 mod pointwise;
 mod rearrange;
+mod recurrent;
 mod reduce;
 mod resize;
 mod window;
@@ -128,6 +129,7 @@ const RULES: &[(&str, Rule)] = &[
     ("REVERSE_SEQUENCE", rearrange::reverse_sequence),
     ("REVERSE_V2", movement::reverse),
     ("RIGHT_SHIFT", pointwise::right_shift),
+    ("RNN", recurrent::single_rnn),
     ("ROUND", pointwise::round),
     ("RSQRT", pointwise::rsqrt),
     ("SCATTER_ND", rearrange::scatter_nd),
@@ -154,6 +156,8 @@ const RULES: &[(&str, Rule)] = &[
     ("TOPK_V2", reduce::top_k),
     ("TRANSPOSE", movement::transpose),
     ("TRANSPOSE_CONV", window::transpose_conv),
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", recurrent::sequence_lstm),
+    ("UNIDIRECTIONAL_SEQUENCE_RNN", recurrent::sequence_rnn),
     ("UNPACK", movement::unpack),
     ("ZEROS_LIKE", movement::zeros_like),
 ];
@@ -161,17 +165,12 @@ const RULES: &[(&str, Rule)] = &[
 const REFUSED: &[(&str, &str)] = &[
     ("LSH_PROJECTION", "the operator looks up strings"),
     ("LSTM", "the operator keeps a state between runs"),
-    ("RNN", "the operator keeps a state between runs"),
     ("SVDF", "the operator keeps a state between runs"),
-    ("UNIDIRECTIONAL_SEQUENCE_RNN", "the operator keeps a state between runs"),
-    ("UNIDIRECTIONAL_SEQUENCE_LSTM", "the operator keeps a state between runs"),
     ("BIDIRECTIONAL_SEQUENCE_RNN", "the operator keeps a state between runs"),
     ("BIDIRECTIONAL_SEQUENCE_LSTM", "the operator keeps a state between runs"),
     ("SPARSE_TO_DENSE", "the shape of the result depends on data"),
     ("UNIQUE", "the shape of the result depends on data"),
     ("WHERE", "the shape of the result depends on data"),
-    ("IF", "branches are not supported"),
-    ("WHILE", "loops are not supported; layers such as Keras's `LSTM` have none if they are made with `unroll=True`"),
     ("NON_MAX_SUPPRESSION_V4", "the shape of the result depends on data"),
     ("NON_MAX_SUPPRESSION_V5", "the shape of the result depends on data"),
     ("CALL_ONCE", "the operator keeps a state between runs"),
