@@ -35,3 +35,12 @@ impl NodeBudget {
         Err(format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most))
     }
 }
+
+/// Returns the path of a node in a subgraph. Its length is bounded, because each iteration of a loop repeats the name.
+pub(crate) fn nested_label(place: &str, name: &str) -> String {
+    const MAX_PREFIX_CHARS: usize = 200;
+    let label = format!("{place}{}", name.chars().take(MAX_PREFIX_CHARS).collect::<String>());
+    // Keeps the end, which identifies the node; the beginning is the path of calls.
+    let first = label.char_indices().rev().nth(2 * MAX_PREFIX_CHARS).map_or(0, |(place, _)| place);
+    label[first..].to_owned()
+}

@@ -120,6 +120,16 @@ fn a_quantised_layer_is_one_task_whatever_wrote_it() {
     }
 }
 
+/// Tests that an unrolled loop joins the results of its steps once.
+#[test]
+fn a_list_that_a_loop_writes_is_joined_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
+    let graph = tflite::load_file(&root.join("simple_rnn/model.tflite"), &Options::default()).unwrap().graph;
+    let count = |name: &str| graph.nodes.iter().filter(|node| node.op.name() == name).count();
+    // The file itself takes the four steps of the first layer apart and joins them again, and slices the last result.
+    assert_eq!([count("concat"), count("slice"), count("tanh"), count("relu")], [2, 5, 4, 4]);
+}
+
 fn channels_first(image: &Given) -> Given {
     let &[n, height, width, channels] = image.shape.as_slice() else { panic!("{:?}", image.shape) };
     let (pixels, channels) = ((height * width) as usize, channels as usize);

@@ -8,7 +8,7 @@ use super::scope::{Scope, Slot};
 use super::sequence::{self, Slots};
 use super::stated::{has_no_shape, stated_type};
 use super::{order, rules, tensor};
-use crate::limits::{MAX_DEPTH, NodeBudget};
+use crate::limits::{MAX_DEPTH, NodeBudget, nested_label};
 use crate::{Emit, Failure, Options, Refusal, Skipped, escape_name, finish_graph};
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
@@ -485,16 +485,12 @@ fn counts_padding_windows(node: &messages::Node, stated: &TensorType, found: &Te
 
 /// Returns a node's name, or that of its first output, after the path of function calls; keeps the end of a long one.
 pub(super) fn node_label(node: &messages::Node, scope: &Scope<'_>) -> String {
-    const MAX_PREFIX_CHARS: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
     let name = name.map_or("", String::as_str);
     if scope.depth == 0 {
         return name.to_owned();
     }
-    let label = format!("{}{}", scope.place, name.chars().take(MAX_PREFIX_CHARS).collect::<String>());
-    // Keeps the end, which identifies the node; the beginning is the path of calls.
-    let first = label.char_indices().rev().nth(2 * MAX_PREFIX_CHARS).map_or(0, |(place, _)| place);
-    label[first..].to_owned()
+    nested_label(&scope.place, name)
 }
 
 fn node_place(node: &messages::Node, scope: &Scope<'_>) -> String {

@@ -2,20 +2,23 @@
 //! condition is known before each iteration. All other branches and loops are refused or, on request, skipped.
 
 use super::import::{TENSORS_PER_NODE, TfliteImporter, TfliteSlot, check_count};
-use super::rules;
 use super::schema::Operator;
 use crate::limits::{MAX_DEPTH, MAX_ITERATIONS};
 use crate::{Failure, Outcome, Refusal, malformed};
 use models::graph::ValueId;
+use models::names::shorten_text;
+
+const IF: i32 = 118;
+const WHILE: i32 = 119;
 
 type Results = Result<Vec<ValueId>, Failure>;
 
 impl<'a> TfliteImporter<'a> {
     /// Imports an operator that has subgraphs; returns None for other operators.
     pub(super) fn with_bodies(&mut self, operator: &'a Operator<'a>, inputs: &[Option<ValueId>]) -> Option<Results> {
-        let import = match &*rules::operator_name(operator) {
-            "IF" => TfliteImporter::inline_branch,
-            "WHILE" => TfliteImporter::unroll_loop,
+        let import = match operator.code {
+            IF => TfliteImporter::inline_branch,
+            WHILE => TfliteImporter::unroll_loop,
             _ => return None,
         };
         let place = format!("{}/", self.operator_label(operator));
@@ -53,7 +56,8 @@ impl<'a> TfliteImporter<'a> {
             let (slot, tensor) = self.find_tensor(index)?;
             let (stated, found) = (tensor.dtype(), self.emit.dtype(id)?);
             if stated.as_ref().is_ok_and(|stated| *stated != found) {
-                let reason = format!("input `{}` of the subgraph does not have the type {found}", tensor.name);
+                let reason =
+                    format!("input `{}` of the subgraph does not have the type {found}", shorten_text(&tensor.name));
                 return Err(Refusal::Malformed(reason).into());
             }
             self.scope.slots[slot] = TfliteSlot::Value(id);
@@ -63,13 +67,16 @@ impl<'a> TfliteImporter<'a> {
             let (slot, tensor) = self.find_tensor(index)?;
             match self.scope.slots[slot] {
                 TfliteSlot::Value(id) => Ok(id),
-                TfliteSlot::Skipped => {
-                    Err(Refusal::Unsupported(format!("result `{}` of the subgraph is skipped", tensor.name)).into())
-                }
-                TfliteSlot::Unmade => {
-                    Err(Refusal::Malformed(format!("the subgraph does not produce its output `{}`", tensor.name))
-                        .into())
-                }
+                TfliteSlot::Skipped => Err(Refusal::Unsupported(format!(
+                    "result `{}` of the subgraph is skipped",
+                    shorten_text(&tensor.name)
+                ))
+                .into()),
+                TfliteSlot::Unmade => Err(Refusal::Malformed(format!(
+                    "the subgraph does not produce its output `{}`",
+                    shorten_text(&tensor.name)
+                ))
+                .into()),
             }
         };
         graph.outputs.iter().map(output).collect()

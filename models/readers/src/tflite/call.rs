@@ -1,6 +1,7 @@
 //! One TFLite operator as rules see it: attributes by field number, inputs by position, as stored or as real numbers.
 
 use super::flatbuffer::{FlatTable, Read};
+use super::joined::Joins;
 use super::schema::{Operator, Quantisation, Tensor};
 use crate::{Emit, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
@@ -16,6 +17,7 @@ pub(super) struct Call<'a, 'b> {
     /// Inputs by position; None for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
     pub reals: &'a mut RealConstants,
+    pub joins: &'a mut Joins,
 }
 
 /// Constants as real numbers, by the stored constant and the tensor with its scales, so that unrolled loops convert each

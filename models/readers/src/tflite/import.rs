@@ -1,18 +1,21 @@
 //! Imports the operators of a TFLite file in order, each by the rule of its code.
 
 use super::call::{Call, RealConstants};
+use super::joined::Joins;
 use super::rules;
 use super::schema::{Model, Operator, Subgraph, Tensor};
 use super::stored;
-use crate::limits::NodeBudget;
+use crate::limits::{NodeBudget, nested_label};
 use crate::{Emit, Failure, Options, Outcome, Refusal, Skipped, finish_graph, malformed, unsupported};
 use bytes::Bytes;
 
 use models::contents::Contents;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, Origin, ValueId};
+use models::names::shorten_text;
 use models::types::TensorType;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 #[derive(Clone, Copy)]
@@ -44,8 +47,11 @@ pub(super) struct TfliteImporter<'a> {
     /// Bytes of constants that were packed or sparse.
     unpacked_bytes: usize,
     reals: RealConstants,
+    joins: Joins,
     /// States that an operator has read and changed.
     states: HashSet<*const Tensor>,
+    /// Why operators without a rule are refused.
+    without_rule: OnceCell<String>,
     skipped: Vec<Skipped>,
     /// Inputs of skipped operators, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
@@ -64,7 +70,9 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
         budget: NodeBudget::new(operator_count),
         prepared: HashMap::new(),
         unpacked_bytes: 0,
+        without_rule: OnceCell::new(),
         reals: RealConstants::new(),
+        joins: Joins::new(),
         states: HashSet::new(),
         skipped: Vec::new(),
         loose_ends: Vec::new(),
@@ -131,7 +139,7 @@ impl<'a> TfliteImporter<'a> {
     /// Adds a state that the interpreter keeps between runs, as it is before the first run: zero. The operator that
     /// reads the state changes it, so a second one would read other numbers.
     fn read_state(&mut self, tensor: &'a Tensor) -> Outcome<ValueId> {
-        let name = &tensor.name;
+        let name = shorten_text(&tensor.name);
         let dtype = tensor.dtype().or_else(|reason| unsupported(format!("input `{name}`: {reason}")))?;
         if !tensor.is_variable {
             return malformed(format!("input `{name}` is not computed by any earlier node"));
@@ -203,8 +211,10 @@ impl<'a> TfliteImporter<'a> {
             match self.scope.slots[slot] {
                 TfliteSlot::Value(id) => inputs.push(Some(id)),
                 TfliteSlot::Skipped => {
-                    return self
-                        .skip_operator(operator, format!("input `{}` is an output of a skipped node", tensor.name));
+                    return self.skip_operator(
+                        operator,
+                        format!("input `{}` is an output of a skipped node", shorten_text(&tensor.name)),
+                    );
                 }
                 TfliteSlot::Unmade => match self.read_state(tensor) {
                     Ok(id) => inputs.push(Some(id)),
@@ -233,10 +243,17 @@ impl<'a> TfliteImporter<'a> {
             scope: self.operator_label(operator),
         });
         let Some(rule) = rules::find_rule(operator)? else {
-            return Err(Refusal::Unsupported(without_rule(self.model)).into());
+            let reason = self.without_rule.get_or_init(|| without_rule(self.model));
+            return Err(Refusal::Unsupported(reason.clone()).into());
         };
-        let mut call =
-            Call { emit: &mut self.emit, operator, tensors: &self.scope.graph.tensors, inputs, reals: &mut self.reals };
+        let mut call = Call {
+            emit: &mut self.emit,
+            operator,
+            tensors: &self.scope.graph.tensors,
+            inputs,
+            reals: &mut self.reals,
+            joins: &mut self.joins,
+        };
         let values = rule(&mut call)?;
         check_count(operator, values.len())?;
         let stored = values.into_iter().zip(0..operator.outputs.len());
@@ -251,7 +268,7 @@ impl<'a> TfliteImporter<'a> {
                 return Err(self.malformed(format!("tensor `{}`", tensor.name), "several nodes produce it".to_owned()));
             }
             self.compare_with_stated(operator, tensor, id)?;
-            if id.0 >= first_new.0 {
+            if id.0 >= first_new.0 && self.scope.depth == 0 {
                 self.emit.builder.rename_value(id, &tensor.name);
             }
             self.scope.slots[slot] = TfliteSlot::Value(id);
@@ -302,7 +319,7 @@ impl<'a> TfliteImporter<'a> {
             self.scope.slots[slot] = match tensor.dtype() {
                 Ok(dtype) if is_known && matches!(self.scope.slots[slot], TfliteSlot::Unmade) => {
                     let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
-                    TfliteSlot::Value(self.emit.builder.add_input(&tensor.name, ty)?)
+                    TfliteSlot::Value(self.emit.builder.add_input(&self.tensor_label(&tensor.name), ty)?)
                 }
                 _ => TfliteSlot::Skipped,
             };
@@ -331,11 +348,19 @@ impl<'a> TfliteImporter<'a> {
         found.ok_or_else(|| self.malformed(String::new(), format!("tensor {index} does not exist")))
     }
 
+    fn tensor_label(&self, name: &str) -> String {
+        match &self.scope.place {
+            _ if self.scope.depth == 0 => name.to_owned(),
+            // Converters give operators of a body names that begin with that of the loop.
+            place if name.starts_with(place.as_str()) => nested_label("", name),
+            place => nested_label(place, name),
+        }
+    }
+
     pub(super) fn operator_label(&self, operator: &Operator<'_>) -> String {
         let output = operator.outputs.first().and_then(|&index| self.find_tensor(index).ok());
         // Converters join the names of everything they fused.
-        let name = output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""));
-        format!("{}{name}", self.scope.place)
+        self.tensor_label(output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or("")))
     }
 
     fn operator_place(&self, operator: &Operator<'_>) -> String {

@@ -8,6 +8,7 @@ mod bodies;
 mod call;
 mod flatbuffer;
 mod import;
+mod joined;
 mod rules;
 mod schema;
 mod stored;

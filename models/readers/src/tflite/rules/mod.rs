@@ -36,7 +36,7 @@ pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
 
 pub(super) fn operator_name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
     match names::builtin_name(operator.code) {
-        _ if operator.code == CUSTOM => operator.custom.as_str().into(),
+        _ if operator.code == CUSTOM => models::names::shorten_text(&operator.custom).into(),
         Some(name) => name.into(),
         None => format!("operator {}", operator.code).into(),
     }
