@@ -72,7 +72,7 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
         unpacked_bytes: 0,
         without_rule: OnceCell::new(),
         reals: RealConstants::new(),
-        joins: Joins::new(),
+        joins: Joins::default(),
         states: HashSet::new(),
         skipped: Vec::new(),
         loose_ends: Vec::new(),

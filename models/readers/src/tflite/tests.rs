@@ -64,6 +64,7 @@ const ADD: i32 = 0;
 const CONCATENATION: i32 = 2;
 const UNIDIRECTIONAL_SEQUENCE_RNN: i32 = 35;
 const LESS: i32 = 58;
+const SLICE: i32 = 65;
 const IF: i32 = 118;
 const WHILE: i32 = 119;
 
@@ -326,6 +327,27 @@ fn loops_are_bounded_in_nodes_and_bytes() {
         &wide,
         expect!["`small.tflite`: the model has more than 100032 nodes after inlining functions and unrolling loops"],
     );
+}
+
+/// Tests that a list is bounded whose first rows are written twice in each iteration.
+#[test]
+fn lists_that_double_are_bounded() {
+    let vector = |numbers: i32| (I32, vec![1], Some(numbers));
+    let mut graphs = counting_loop(50);
+    let of_sum = |graph: &mut TestGraph, index: usize| graph.tensors[index] = (F32, vec![3], None);
+    of_sum(&mut graphs[0], 0);
+    of_sum(&mut graphs[1], 1);
+    of_sum(&mut graphs[2], 1);
+    let body = &mut graphs[2];
+    // `[row 0, row 1, row 2]`; the first rows of the list, without its last one, are joined with themselves.
+    body.tensors.extend([vector(0), vector(-1), vector(1), (F32, vec![1], None), (F32, vec![2], None), vector(2)]);
+    body.operators = vec![
+        operator(ADD, &[0, 2], &[3], &[]),
+        operator(SLICE, &[1, 5, 7], &[8], &[]),
+        operator(SLICE, &[1, 7, 6], &[9], &[]),
+        operator(CONCATENATION, &[8, 9, 9], &[4], &[]),
+    ];
+    check_error(&graphs, expect!["`small.tflite`, node `t2` (`WHILE`): the file states f32[2] for `t3`, but inputs and attributes give f32[2251799813685249]"]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
     }
     let parts = if activation == Activation::None { call.movable_inputs(&all)? } else { call.real_inputs()? };
     let axis = call.emit.resolve_axis(call.int_option(0, 0)?, call.emit.rank(parts[0])?)?;
-    let y = call.join_parts(&parts, axis)?;
+    let y = call.joins.join_parts(call.emit, &parts, axis)?;
     Ok(vec![call.apply_activation(y, activation)?])
 }
 
@@ -187,7 +187,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
                 starts[axis], sizes[axis]
             ));
         };
-        y = call.slice_joined(y, axis, starts[axis], stop)?;
+        y = call.joins.slice_joined(call.emit, y, axis, starts[axis], stop)?;
     }
     Ok(vec![y])
 }
