@@ -21,7 +21,7 @@ pub(crate) struct NodeBudget {
 impl NodeBudget {
     /// Creates a budget of a multiple of the file's node count, but at least a constant.
     pub(crate) fn new(file_nodes: usize) -> NodeBudget {
-        const NODES_FIXED: usize = 100_000;
+        const NODES_FIXED: usize = 200_000;
         const NODES_PER_FILE_NODE: usize = 8;
         let most = NODES_FIXED.saturating_add(NODES_PER_FILE_NODE.saturating_mul(file_nodes));
         NodeBudget { visited: 0, most: most.min(GraphLimits::default().nodes) }
