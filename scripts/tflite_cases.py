@@ -129,6 +129,11 @@ def reductions(x):
     )
 
 
+def norms(x):
+    """Rows that are normalised; some are so short that the interpreter divides by a constant."""
+    return tf.nn.l2_normalize(x * tf.constant([[[1.0], [1e-7], [0.0], [3e-6]]]), 2)
+
+
 def matrices(x):
     """Products of matrices, with and without a constant side, and an attention."""
     q = tf.matmul(x, weight(6, 6)) + weight(6)
@@ -255,6 +260,7 @@ CASES = [
     ("points", points, (2, 5), None),
     ("shapes", shapes, (1, 4, 6), None),
     ("reductions", reductions, (1, 4, 6), None),
+    ("norms", norms, (1, 4, 6), None),
     ("matrices", matrices, (1, 4, 6), None),
     ("matrices_int8", matrices, (1, 4, 6), "int8"),
     ("pooled", pooled, IMAGE, None),
