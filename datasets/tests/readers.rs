@@ -50,6 +50,8 @@ duckdb.sql(schema)
 duckdb.sql(f"INSERT INTO records BY NAME SELECT * FROM read_parquet('{name}', hive_partitioning=false)")
 show("duckdb-table", of_duckdb("SELECT * REPLACE (epoch_us(started_at_us) AS started_at_us) FROM records"))
 polars.read_parquet(name, hive_partitioning=False).write_parquet(f"{store}/polars.parquet")
+hashes = {"task_hash": str, "schedule_hash": str}
+pandas.read_csv(csv, float_precision="round_trip", dtype=hashes).to_csv(f"{store}/pandas.csv", index=False)
 duckdb.sql(f"COPY (SELECT * FROM read_parquet('{name}', hive_partitioning=false)) TO '{store}/duckdb.parquet'")
 for query in queries.split(";")[:-1]:
     query = query.replace("store/dataset", store + "/dataset")
@@ -148,10 +150,12 @@ fn pandas_polars_and_duckdb_read_what_we_write() {
         assert_eq!(found, expected, "{reader}");
     }
     // Records that other programs have rewritten come back as they were.
-    for file in ["polars.parquet", "duckdb.parquet"] {
+    let rewritten =
+        [("polars.parquet", Format::Parquet), ("duckdb.parquet", Format::Parquet), ("pandas.csv", Format::Csv)];
+    for (file, format) in rewritten {
         let again = folder.path().join(file.replace('.', "-"));
-        Store::import(&again, &store.root().join(file), Format::Parquet)
-            .unwrap_or_else(|error| panic!("{file}: {error}"));
+        let imported = Store::import(&again, &store.root().join(file), format);
+        imported.unwrap_or_else(|error| panic!("{file}: {error}"));
         let records = Store::open(&again).unwrap().select_records(Choose::All).unwrap();
         let mut found: Vec<serde_json::Value> =
             records.map(|record| serde_json::from_str(&line(&record.unwrap())).unwrap()).collect();

@@ -176,11 +176,16 @@ fn set_cell(record: &mut Record, column: &Column, text: &str) -> std::result::Re
     let wrong = |what: &str| RowError::new(format!("`{}` is not {what}", excerpt(text)));
     match column.kind {
         Kind::Bool => {
-            let value = text.parse().map_err(|_| wrong("`true` or `false`"))?;
+            let value = match text {
+                "true" | "True" => true,
+                "false" | "False" => false,
+                _ => return Err(wrong("`true` or `false`")),
+            };
             record.set(column.id, Cell::Bool(value))
         }
         Kind::Integer | Kind::Time => {
-            let value = text.parse().map_err(|_| wrong("an integer"))?;
+            // pandas writes integers of a column with absent values like `4.0`.
+            let value = text.strip_suffix(".0").unwrap_or(text).parse().map_err(|_| wrong("an integer"))?;
             record.set(column.id, Cell::Integer(value))
         }
         Kind::Float => {
