@@ -217,6 +217,8 @@ fn both_sides_of_a_race_run_interleaved() {
     wrong(&|choice| choice["threads"] = 4096.into(), "it needs 4096 cores");
     wrong(&|choice| choice["together"][0]["cores"] = 7.into(), "need 8 of 2 cores");
     wrong(&|choice| choice["together"] = Value::Array(vec![]), "0 and 2 operators");
+    wrong(&|choice| choice["in_turns"][0]["cores"] = 1.into(), "has 1 of 2 cores, but each has all");
+    wrong(&|choice| choice["in_turns"][0]["operator"] = "matmul:m=128,n=64,k=64".into(), "different operators");
     wrong(&|choice| choice["in_turns"][0]["operator"] = "conv9d".into(), "conv9d");
     wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no valid schedule");
     // Code for such a setting would read beyond its tensors.

@@ -250,7 +250,20 @@ fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
             choice.threads
         ));
     }
-    Ok(())
+    // In sequence, every operator has all cores.
+    if let Some(cores) = choice.sequential.iter().filter_map(|one| one.cores).find(|cores| *cores != choice.threads) {
+        return wrong(format!("a sequential operator has {cores} of {} cores, but each has all", choice.threads));
+    }
+    let hashes = |operators: &[ChosenOperator]| -> Result<Vec<String>> {
+        let mut hashes =
+            operators.iter().map(|one| Ok(one.operator.parse_task()?.hash())).collect::<Result<Vec<String>>>()?;
+        hashes.sort_unstable();
+        Ok(hashes)
+    };
+    match hashes(&choice.together)? == hashes(&choice.sequential)? {
+        true => Ok(()),
+        false => wrong("its schemes have different operators".to_owned()),
+    }
 }
 
 fn parse_operator(text: &str) -> Result<Task> {

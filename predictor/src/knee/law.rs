@@ -21,7 +21,7 @@ pub struct Law {
     pub breaks: Vec<Break>,
     /// Median absolute deviation of the law from the curve, in percent.
     pub error: f64,
-    /// Fitted time at every point, including breaks, in nanoseconds.
+    /// Fitted time at every point, including breaks, in nanoseconds; NaN for points that the law does not cover.
     pub times_ns: Vec<f64>,
 }
 

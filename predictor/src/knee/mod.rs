@@ -75,8 +75,15 @@ impl Point {
 impl Knee {
     /// Finds the knee of a curve of which some values are outside of the training range; None for fewer than two points.
     pub fn of_extrapolated(over: &str, curve: Vec<Point>, unseen: Vec<f64>) -> Option<Knee> {
-        let considered = considered_points(&curve, &unseen).cloned().collect();
-        Some(Knee { curve, unseen, ..knee_of_curve(over, considered)? })
+        let considered: Vec<Point> = considered_points(&curve, &unseen).cloned().collect();
+        let mut found = knee_of_curve(over, considered.clone())?;
+        if let Some(law) = &mut found.law {
+            let mut known = considered.iter().zip(std::mem::take(&mut law.times_ns)).peekable();
+            let time_at =
+                |point: &Point| known.next_if(|(other, _)| other.at == point.at).map_or(f64::NAN, |(_, time)| time);
+            law.times_ns = curve.iter().map(time_at).collect();
+        }
+        Some(Knee { curve, unseen, ..found })
     }
 
     /// Returns the points on which the knee depends.

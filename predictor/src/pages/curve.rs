@@ -189,15 +189,7 @@ pub fn describe_knee(knee: &Knee) -> String {
         None => text += " The time falls at the last point.",
     }
     text += &describe_overlap(knee).unwrap_or_default();
-    if let (Some(first), Some(last)) = (knee.unseen.first(), knee.unseen.last()) {
-        let (values, them) = match first == last {
-            true => (format!("{} is", format_plain(*first)), "it"),
-            false => (format!("{} to {} are", format_plain(*first), format_plain(*last)), "them"),
-        };
-        let is_ignored = knee.considered_points().count() < knee.curve.len();
-        let ignored = if is_ignored { format!("; the knee does not depend on {them}") } else { String::new() };
-        let _ = write!(text, " {values} outside of the training range{ignored}.");
-    }
+    text += &describe_unseen(knee);
     if let Some(law) = &knee.law {
         let _ = write!(
             text,
@@ -213,6 +205,24 @@ pub fn describe_knee(knee: &Knee) -> String {
         let _ = write!(text, " Fixed: {}.", knee.fixed.join(", "));
     }
     text + &source
+}
+
+/// Lists the values outside of the training range.
+fn describe_unseen(knee: &Knee) -> String {
+    let is_unseen = |point: &Point| knee.unseen.contains(&point.at);
+    let runs = knee.curve.chunk_by(|one, other| is_unseen(one) == is_unseen(other));
+    let range = |run: &[Point]| match run {
+        [one] => format_plain(one.at),
+        run => format!("{} to {}", format_plain(run[0].at), format_plain(run[run.len() - 1].at)),
+    };
+    let ranges: Vec<String> = runs.filter(|run| is_unseen(&run[0])).map(range).collect();
+    if ranges.is_empty() {
+        return String::new();
+    }
+    let (verb, them) = if knee.unseen.len() == 1 { ("is", "it") } else { ("are", "them") };
+    let is_ignored = knee.considered_points().count() < knee.curve.len();
+    let ignored = if is_ignored { format!("; the knee does not depend on {them}") } else { String::new() };
+    format!(" {} {verb} outside of the training range{ignored}.", ranges.join(" and "))
 }
 
 struct CurveTimes {
@@ -283,8 +293,9 @@ fn draw_curve(knee: &Knee, width: f64) -> String {
     let name = if times.name.is_empty() { "time (log scale)".to_owned() } else { format!("time, {}", times.name) };
     let _ = write!(svg, "<text class=\"soft\" x=\"10\" y=\"{}\">{name}</text>", top - 14.0);
     let line = |time_ns: &dyn Fn(usize) -> f64| {
-        let points = knee.curve.iter().enumerate();
-        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(time_ns(place)))).collect::<Vec<_>>()
+        let points = knee.curve.iter().enumerate().map(|(place, point)| (point.at, time_ns(place)));
+        let known = points.filter(|(_, time_ns)| time_ns.is_finite());
+        known.map(|(at, time_ns)| format!("{:.1},{:.1}", x(at), y(time_ns))).collect::<Vec<_>>()
     };
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
         let mut band = line(&|place| knee.curve[place].high_ns);

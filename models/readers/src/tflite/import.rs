@@ -364,7 +364,11 @@ impl<'a> TfliteImporter<'a> {
     }
 
     fn operator_place(&self, operator: &Operator<'_>) -> String {
-        format!("node `{}` (`{}`)", self.operator_label(operator), rules::operator_name(operator))
+        let name = rules::operator_name(operator);
+        match self.operator_label(operator).as_str() {
+            "" => format!("node of `{name}`"),
+            label => format!("node `{label}` (`{name}`)"),
+        }
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {
