@@ -45,6 +45,21 @@ fn a_newer_and_larger_device_is_not_slower_and_intervals_end() {
     );
 }
 
+/// An unseen GPU with the figures of a measured one, or better ones, is not slower.
+#[test]
+fn a_sibling_with_equal_figures_is_not_slower() {
+    let predictor = shipped();
+    for text in ["matmul:m=1024,n=1024,k=1024", "dense:m=4096,n=4096,k=4096", "relu:shape=67108864"] {
+        let operators = [queries::parse_operator(text, None).expect("an operator")];
+        let [known, sibling, larger] =
+            ["NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe"].map(|device| {
+                let setting = Setting { device: Some(device.to_owned()), extrapolate: true, ..Setting::default() };
+                queries::predict_operators(&predictor, &operators, &setting).expect("answers")[0].prediction.time_ns
+            });
+        assert!(sibling <= known && larger <= known, "{text}: {known} {sibling} {larger}");
+    }
+}
+
 #[test]
 fn a_new_device_is_predicted_with_all_of_its_units_or_marked() {
     let on = |threads| resnet("NVIDIA H100 80GB HBM3", threads);

@@ -122,7 +122,7 @@ impl Prediction {
             times.into_iter().for_each(|time| *time *= factor);
             self.overhead_ns = self.overhead_ns.min(other.overhead_ns);
             self.outside.retain(|reason| !reason.starts_with(LIMITED));
-            self.outside.push(format!("{LIMITED}`{device}`, which is older and no faster by its figures"));
+            self.outside.push(format!("{LIMITED}`{device}`, which is no newer and no faster by its figures"));
         }
     }
 
@@ -193,8 +193,8 @@ impl Predictor {
         Ok(resolved.features)
     }
 
-    /// Predicts each query. The time on a device without measurements is limited to that on any older trained device
-    /// whose peaks and bandwidth it reaches (90 % of the bandwidth suffice), if the query is for the whole device.
+    /// Predicts each query. The time on a device without measurements is limited to that on any trained device of which
+    /// it is a successor, if the query is for the whole device.
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {

@@ -28,13 +28,15 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns whether this GPU is newer than `other`, with at least its peak rate and cache, and about its bandwidth.
+    /// Returns whether this GPU is at least as new as `other`, with at least its peak rate, cache and bandwidth. For a
+    /// newer one 90 % of the bandwidth suffice.
     pub fn is_successor_of(&self, other: &Device) -> bool {
         let is_gpu = self.generation > 0.0 && other.generation > 0.0;
+        let share = if self.generation > other.generation { 0.9 } else { 1.0 };
         is_gpu
-            && self.generation > other.generation
+            && self.generation >= other.generation
             && self.flops_per_ns() >= other.flops_per_ns()
-            && self.bandwidth_gb_per_s >= 0.9 * other.bandwidth_gb_per_s
+            && self.bandwidth_gb_per_s >= share * other.bandwidth_gb_per_s
             && self.cache_bytes >= other.cache_bytes
     }
 
