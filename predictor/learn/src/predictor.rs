@@ -374,7 +374,7 @@ impl Predictor {
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let mut outside = outside_reasons(&operator.statistics, query.work.form, &row, is_known);
-        if !is_known && device.generation > 0.0 && threads != device.units && operator.statistics.has_whole_devices() {
+        if device.generation > 0.0 && threads != device.units && operator.statistics.has_whole_devices() {
             outside.push(format!("threads: {threads}, training data only for all units, here {}", device.units));
         }
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
@@ -517,7 +517,7 @@ fn outside_reasons(statistics: &OperatorStatistics, form: Form, row: &[f32], is_
         if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
         {
             // Messages show sizes and not their logarithms.
-            let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
+            let said = |value: f32| f64::from(if slack > 0.0 { value.exp2().round() } else { value });
             let (value, low, high) = (said(*value), said(low), said(high));
             let name =
                 statistics.size_names.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);

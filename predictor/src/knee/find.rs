@@ -55,7 +55,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let most = options.most_threads.map_or(usual_most, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
-    let (predicted, unseen) = predict_curve(predictor, operator, settings)?;
+    let (predicted, mut unseen) = predict_curve(predictor, operator, settings)?;
     let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
     // A calibrated predictor predicts for this host, not for the device that it was trained on.
@@ -79,6 +79,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         posterior.condition_on(at, probe.measured_ns, probe.known_to());
         probes.push(probe);
     }
+    unseen.retain(|at| probes.iter().all(|probe| probe.at != *at));
     let updated = if probes.is_empty() { predicted } else { posterior.mean_curve() };
     let found = Knee::of_extrapolated("threads", updated, unseen).ok_or_else(|| {
         Error::Query("the training data has only one thread count; use --most-threads and --extrapolate".to_owned())

@@ -196,6 +196,20 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn values_outside_of_the_training_range_do_not_count() {
+        let times = [9.0, 8.0, 4.2, 3.0, 2.5, 2.5];
+        let inner = knee_of_curve("threads", curve(&times)[1..5].to_vec()).expect("a curve");
+        let knee = Knee::of_extrapolated("threads", curve(&times), vec![1.0, 6.0]).expect("a curve");
+        assert_eq!((knee.knee, knee.turns_at, knee.falls_to_the_end()), (inner.knee, inner.turns_at, true));
+        let (law, inner) = (knee.law.expect("a law"), inner.law.expect("a law"));
+        assert_eq!(law.times_ns[1..5], inner.times_ns);
+        assert!(law.times_ns.len() == 6 && law.times_ns[0].is_nan() && law.times_ns[5].is_nan(), "{law:?}");
+        // With one value left, all count.
+        let knee = Knee::of_extrapolated("threads", curve(&times), vec![1.0, 3.0, 4.0, 5.0, 6.0]).expect("a curve");
+        assert_eq!((knee.knee, knee.turns_at), (5.0, Some(5.0)));
+    }
+
+    #[test]
     fn every_turn_is_found_and_the_last_for_good() {
         let times = [9.0, 7.0, 5.0, 4.0, 4.5, 5.0, 6.0, 5.0, 4.0, 3.0, 2.0, 2.05, 2.5, 3.0, 4.0];
         let knee = knee_of_curve("threads", curve(&times)).expect("a curve");
