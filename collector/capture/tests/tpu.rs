@@ -491,8 +491,11 @@ fn queries_only_read_the_trace() {
         assert!(ask(sql).is_ok(), "{sql}: {:?}", ask(sql));
     }
     assert!(matches!(ask("select nothing"), Err(Error::Query(_))));
-    for sql in ["", "  -- nothing", "select 1; select 2", "select 1; attach 'x' as y"] {
+    for sql in ["select 1; select 2", "select 1; attach 'x' as y"] {
         assert!(matches!(ask(sql), Err(Error::Statements | Error::Refused { .. })), "{sql}: {:?}", ask(sql));
+    }
+    for sql in ["", "  -- nothing"] {
+        assert!(matches!(ask(sql), Err(Error::NoStatement)), "{sql}: {:?}", ask(sql));
     }
 }
 
