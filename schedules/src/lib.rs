@@ -109,6 +109,17 @@ impl Space {
         find_declaration(name)?.neutral_setting()
     }
 
+    /// Returns the first knob whose setting the space lacks, with its axis if the space has one.
+    pub fn foreign_knob<'a>(&self, knobs: &'a Knobs) -> Option<(&'a str, &'a Setting, Option<&Axis>)> {
+        let with_axis = |(name, setting): (&'a String, &'a Setting)| {
+            (name.as_str(), setting, self.axes.iter().find(|axis| axis.name == *name))
+        };
+        let is_foreign = |(_, setting, axis): &(&str, &Setting, Option<&Axis>)| {
+            !axis.is_some_and(|axis| axis.settings.contains(setting))
+        };
+        knobs.0.iter().map(with_axis).find(is_foreign)
+    }
+
     /// Returns the number of points, including those that the limits reject; saturates.
     pub fn point_count(&self) -> u64 {
         self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))

@@ -178,18 +178,15 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
 /// Refuses knobs whose settings are not in the operator's search space: code for them may be wrong.
 fn check_settings(task: &Task, schedule: &Schedule, target: &Target, operator: &OperatorForm) -> Result<()> {
     let Schedule::Template { knobs } = schedule else { return Ok(()) };
-    let space = task_space(task, &target.machine);
-    for (name, setting) in &knobs.0 {
-        let Some(axis) = space.axes.iter().find(|axis| axis.name == *name) else {
-            return Err(Failure::usage(format!("`{operator}` has no knob `{name}` on this machine")));
-        };
-        if !axis.settings.contains(setting) {
+    match task_space(task, &target.machine).foreign_knob(knobs) {
+        None => Ok(()),
+        Some((name, _, None)) => Err(Failure::usage(format!("`{operator}` has no knob `{name}` on this machine"))),
+        Some((name, setting, Some(axis))) => {
             let known: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
             let known = known.join(", ");
-            return Err(Failure::usage(format!("`{operator}`: the knob `{name}` cannot be {setting}; known: {known}")));
+            Err(Failure::usage(format!("`{operator}`: the knob `{name}` cannot be {setting}; known: {known}")))
         }
     }
-    Ok(())
 }
 
 fn variant_lanes(choice: &Choice, mut codes: Vec<MemberWork>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {

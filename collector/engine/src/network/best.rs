@@ -205,9 +205,7 @@ impl Best {
     fn space_contains(&self, task: &Task, schedule: &Schedule) -> bool {
         let Schedule::Template { knobs } = schedule else { return true };
         let space = task_space(task, &self.target.machine);
-        let has =
-            |name: &str, setting| space.axes.iter().any(|axis| axis.name == name && axis.settings.contains(setting));
-        knobs.0.iter().all(|(name, setting)| has(name, setting)) && space.allows_point(knobs)
+        space.foreign_knob(knobs).is_none() && space.allows_point(knobs)
     }
 
     /// Returns the best schedule of a task, if there is one.
