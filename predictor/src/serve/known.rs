@@ -63,10 +63,7 @@ impl StoredRecords {
 /// Returns a record with the columns by which hosts are compared.
 fn this_host() -> Record {
     let facts = Facts::read_facts();
-    let cache = |level: u32| {
-        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
-        data.and_then(|cache| i64::try_from(cache.size_bytes).ok())
-    };
+    let cache = |level: u32| facts.cache_bytes(level).and_then(|bytes| i64::try_from(bytes).ok());
     Record {
         host: facts.hostname.clone().unwrap_or_default(),
         host_class: facts.host_class(),

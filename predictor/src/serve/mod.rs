@@ -136,7 +136,7 @@ fn predict_reply(body: &[u8], service: &Service) -> Reply {
 /// Parses the body of a request; structs could also be read from arrays, which the description does not allow.
 fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> std::result::Result<T, String> {
     let invalid = |problem: &str| format!("the body is not a valid request: {problem}; see /openapi.json");
-    if body.trim_ascii_start().first().is_some_and(|byte| b"[\"-0123456789ntf".contains(byte)) {
+    if body.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
         return Err(invalid("it must be a JSON object"));
     }
     serde_json::from_slice(body).map_err(|error| invalid(&models::names::with_hint(&error.to_string())))

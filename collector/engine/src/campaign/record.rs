@@ -42,10 +42,7 @@ pub fn machine_record(target: &Target, facts: &Facts, versions: &Versions, run_i
 /// Returns a record with only the columns of the host.
 pub fn host_record(facts: &Facts) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
-    let cache = |level: u32| {
-        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
-        count(data.map(|cache| cache.size_bytes))
-    };
+    let cache = |level: u32| count(facts.cache_bytes(level));
     Record {
         host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
         host_class: facts.host_class(),

@@ -147,8 +147,16 @@ impl Facts {
     }
 
     pub fn last_level_cache_bytes(&self) -> Option<u64> {
-        let last = self.caches.iter().filter(|cache| cache.kind != "Instruction").max_by_key(|cache| cache.level)?;
-        Some(last.size_bytes)
+        Some(self.data_caches().max_by_key(|cache| cache.level)?.size_bytes)
+    }
+
+    /// Returns the size of the cache of a level that holds data.
+    pub fn cache_bytes(&self, level: u32) -> Option<u64> {
+        Some(self.data_caches().find(|cache| cache.level == level)?.size_bytes)
+    }
+
+    fn data_caches(&self) -> impl Iterator<Item = &CacheLevel> {
+        self.caches.iter().filter(|cache| cache.kind != "Instruction")
     }
 
     /// Returns the bytes to write for a cold cache: more than the last-level cache, limited by the memory.
