@@ -135,7 +135,8 @@ impl Recurrent {
     }
 }
 
-fn clip_absolute(builder: &mut GraphBuilder, x: ValueId, limit: Option<f64>) -> Result<ValueId> {
+/// Limits the absolute values of a tensor.
+pub fn clip_absolute(builder: &mut GraphBuilder, x: ValueId, limit: Option<f64>) -> Result<ValueId> {
     match limit {
         Some(limit) => builder.push(Op::Clip(Clip { low: -limit, high: limit }), &[x]),
         None => Ok(x),

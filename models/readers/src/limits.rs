@@ -5,8 +5,8 @@ use models::check::GraphLimits;
 /// Maximum number of iterations of a loop that is unrolled.
 pub(crate) const MAX_ITERATIONS: i64 = 4096;
 
-/// Maximum sequence length of a recurrent layer. Longer sequences are refused, because each step adds about twenty
-/// operators.
+/// Maximum number of steps that an operator unrolls to: the sequence length, times the layers if it has several. Each
+/// step adds about twenty operators.
 pub(crate) const MAX_STEPS: i64 = 4096;
 
 /// Maximum nesting depth of subgraphs and functions.

@@ -2,23 +2,21 @@
 //! condition is known before each iteration. All other branches and loops are refused or, on request, skipped.
 
 use super::import::{TENSORS_PER_NODE, TfliteImporter, TfliteSlot, check_count};
+use super::rules::builtin_name;
 use super::schema::Operator;
 use crate::limits::{MAX_DEPTH, MAX_ITERATIONS};
 use crate::{Failure, Outcome, Refusal, malformed};
 use models::graph::ValueId;
 use models::names::shorten_text;
 
-const IF: i32 = 118;
-const WHILE: i32 = 119;
-
 type Results = Result<Vec<ValueId>, Failure>;
 
 impl<'a> TfliteImporter<'a> {
     /// Imports an operator that has subgraphs; returns None for other operators.
     pub(super) fn with_bodies(&mut self, operator: &'a Operator<'a>, inputs: &[Option<ValueId>]) -> Option<Results> {
-        let import = match operator.code {
-            IF => TfliteImporter::inline_branch,
-            WHILE => TfliteImporter::unroll_loop,
+        let import = match builtin_name(operator.code) {
+            Some("IF") => TfliteImporter::inline_branch,
+            Some("WHILE") => TfliteImporter::unroll_loop,
             _ => return None,
         };
         let place = format!("{}/", self.operator_label(operator));

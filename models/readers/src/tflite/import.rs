@@ -84,11 +84,9 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
 }
 
 impl<'a> TfliteImporter<'a> {
-    /// Returns a scope in which only the constants of a graph have values.
+    /// Returns a scope in which only the constants of a graph of the file have values.
     pub(super) fn open_scope(&mut self, number: usize) -> Result<Scope<'a>> {
-        let model = self.model;
-        let graph = model.graphs.get(number);
-        let graph = graph.ok_or_else(|| self.malformed(String::new(), format!("subgraph {number} does not exist")))?;
+        let graph = &self.model.graphs[number];
         let slots = match self.prepared.get(&number) {
             Some(slots) => slots.clone(),
             None => {

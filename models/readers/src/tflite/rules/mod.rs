@@ -10,6 +10,8 @@ mod reduce;
 mod resize;
 mod window;
 
+pub(super) use names::builtin_name;
+
 use super::call::Call;
 use super::schema::Operator;
 use crate::{Outcome, unsupported};
@@ -26,7 +28,7 @@ pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     if operator.code == CUSTOM {
         return unsupported("custom operators");
     }
-    let Some(name) = names::builtin_name(operator.code) else { return Ok(None) };
+    let Some(name) = builtin_name(operator.code) else { return Ok(None) };
     if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return unsupported(*reason);
     }
@@ -35,7 +37,7 @@ pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
 }
 
 pub(super) fn operator_name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
-    match names::builtin_name(operator.code) {
+    match builtin_name(operator.code) {
         _ if operator.code == CUSTOM => models::names::shorten_text(&operator.custom).into(),
         Some(name) => name.into(),
         None => format!("operator {}", operator.code).into(),

@@ -1,6 +1,6 @@
 //! Names of TFLite's operators by their numbers in the schema.
 
-pub(super) fn builtin_name(code: i32) -> Option<&'static str> {
+pub(in crate::tflite) fn builtin_name(code: i32) -> Option<&'static str> {
     let found = NAMES.binary_search_by_key(&code, |(code, _)| *code).ok()?;
     Some(NAMES[found].1)
 }

@@ -4,9 +4,9 @@
 use crate::limits::MAX_STEPS;
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
-use models::compose::{Recurrent, elman_step, lstm_step};
+use models::compose::{Recurrent, clip_absolute, elman_step, lstm_step};
 use models::graph::ValueId;
-use models::operators::{BiasAdd, Clip, Dense, Op, UnaryOp};
+use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -83,11 +83,7 @@ impl LstmCell {
         let (state, memory) = lstm_step(&mut call.emit.builder, given, (state, memory), &self.recurrent, [0, 1, 2, 3])?;
         let Some(projection) = &self.projection else { return Ok((state, memory)) };
         let state = dense_layer(call, state, projection.weight, projection.bias)?;
-        let state = match projection.clip {
-            Some(clip) => call.emit.push(Op::Clip(Clip { low: -clip, high: clip }), &[state])?,
-            None => state,
-        };
-        Ok((state, memory))
+        Ok((clip_absolute(&mut call.emit.builder, state, projection.clip)?, memory))
     }
 }
 
