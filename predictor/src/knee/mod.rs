@@ -98,10 +98,11 @@ impl Knee {
 
     /// Returns the ratio of the smallest time at the values next to the knee to the time at the knee.
     pub fn ratio_to_neighbours(&self) -> Option<f64> {
-        let place = self.curve.iter().position(|point| point.at == self.knee)?;
-        let before = place.checked_sub(1).and_then(|place| self.curve.get(place));
-        let neighbours = before.into_iter().chain(self.curve.get(place + 1)).map(|point| point.time_ns);
-        neighbours.min_by(f64::total_cmp).map(|time_ns| time_ns / self.curve[place].time_ns)
+        let points: Vec<&Point> = self.considered_points().collect();
+        let place = points.iter().position(|point| point.at == self.knee)?;
+        let before = place.checked_sub(1).and_then(|place| points.get(place));
+        let neighbours = before.into_iter().chain(points.get(place + 1)).map(|point| point.time_ns);
+        neighbours.min_by(f64::total_cmp).map(|time_ns| time_ns / points[place].time_ns)
     }
 
     /// Returns how many other values have intervals that overlap the interval of the knee; None if it has no interval.

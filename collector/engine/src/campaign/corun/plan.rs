@@ -234,7 +234,6 @@ fn create_combination(
     };
     let all: Vec<serde_json::Value> = records.iter().map(of_member).collect();
     let hashes: Vec<String> = records.iter().map(|record| record.task_hash.clone()).collect();
-    let mut keys: Vec<Key> = Vec::new();
     for (place, record) in records.iter_mut().enumerate() {
         let others = |of: &dyn Fn(usize) -> serde_json::Value| -> Vec<serde_json::Value> {
             (0..hashes.len()).filter(|other| *other != place).map(of).collect()
@@ -244,15 +243,12 @@ fn create_combination(
         if parallel == Parallel::Full {
             plan["span_ns"] = SHARED_SPAN_NS.into();
         }
-        record.plan = Some(Json::new(&plan)?);
-        let key = record.experiment_key();
         // Equal members on the same cores are experiments of their own.
-        let earlier = keys.iter().filter(|known| **known == key).count();
-        keys.push(key);
-        if earlier > 0 {
-            plan["copy"] = earlier.into();
-            record.plan = Some(Json::new(&plan)?);
+        let copy = all[..place].iter().filter(|earlier| **earlier == all[place]).count();
+        if copy > 0 {
+            plan["copy"] = copy.into();
         }
+        record.plan = Some(Json::new(&plan)?);
         record.key = record.experiment_key();
     }
     Ok(Combination { parallel, members, records })
