@@ -60,10 +60,9 @@ impl Session {
         };
         let outcomes = made.outcomes;
         Ok(Collected {
-            attempts: made.planned.map_or_else(
-                || made.known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left,
-                |planned| planned.attempts,
-            ),
+            attempts: made
+                .planned
+                .map_or_else(|| made.known_before + outcomes.ended() + outcomes.left, |planned| planned.attempts),
             visits: made.planned.map(|planned| planned.visits),
             known_before: made.known_before,
             outcomes,

@@ -104,7 +104,7 @@ fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
     let made = done.outcomes.describe_counts();
     // Repeated failed attempts count, too.
     let all = match done.outcomes.left {
-        0 => done.outcomes.counts.values().sum::<usize>() + done.known_before + done.outcomes.elsewhere,
+        0 => done.known_before + done.outcomes.ended(),
         _ => 0,
     };
     let mut text = format!("{}: {made}", format_count(done.attempts.max(all), "attempt"));

@@ -55,6 +55,11 @@ impl Outcomes {
         if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") }
     }
 
+    /// Returns the number of attempts that ended in this process, and of those of other processes.
+    pub fn ended(&self) -> usize {
+        self.counts.values().sum::<usize>() + self.elsewhere
+    }
+
     /// Adds the counts of later attempts to these counts.
     pub fn merge_with(mut self, next: Outcomes) -> Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);

@@ -278,8 +278,8 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
         let all = Config { target: HOST.to_owned(), ..config.clone() };
         let (computed, left) = convert_to_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
-            "`{}`: on the FPGA accelerator {} in 8 bits with power-of-two scales, with unknown accuracy; on the CPU, and \
-             not in the sum, {}",
+            "`{}`: {} on the FPGA accelerator, in 8 bits with power-of-two scales and with unknown accuracy; {} on the \
+             CPU, not in the sum",
             model.label(),
             format_count(computed.len(), "task"),
             format_count(left.len(), "task")

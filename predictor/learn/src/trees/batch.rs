@@ -18,7 +18,8 @@ const BLOCK_ROWS: usize = 2048;
 /// Number of rows from which pruning saves more time than it takes.
 const FEWEST_TO_PRUNE: usize = 32;
 
-/// The nodes of a tree that rows can reach, which compare only columns in which rows differ. Trees use it in turn.
+/// The nodes of a tree that rows can reach, which compare only columns in which rows differ. Each tree overwrites those
+/// of the tree before.
 #[derive(Default)]
 struct Reachable {
     nodes: Vec<Split>,
@@ -28,7 +29,7 @@ struct Reachable {
 }
 
 enum PrunedTree {
-    /// Climbed by the nodes of [`Reachable`].
+    /// A large tree, whose nodes are in [`Reachable`].
     Climbed(Span),
     Tested(TestedTree),
 }
