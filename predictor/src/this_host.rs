@@ -2,7 +2,8 @@
 //!
 //! Each round measures all sentinels in one process. The ratio of a sentinel's median to its prediction gives a factor
 //! for each kind of operator and bottleneck, shrunk towards the common factor. The error is estimated by
-//! leaving sentinels out; if it exceeds the predictor's intervals, all intervals are widened.
+//! leaving sentinels out; if it exceeds the predictor's intervals, all intervals are widened. On a machine with other work
+//! the measurement can be repeated until its rounds agree.
 
 use crate::error::{Error, Result};
 use crate::probe::{self, TimedOperator};
@@ -42,6 +43,10 @@ const AGREEMENT: f64 = 0.03;
 const OUTLIER: f64 = 3.0 * 1.4826;
 /// Lower limit of the deviation used to reject outliers, as a share of the median.
 const LEAST_DEVIATION: f64 = 0.01;
+/// Minimum share of usable sentinels in a measurement that need not be repeated.
+const USABLE_LEAST: f64 = 0.75;
+/// Pause before a measurement is repeated.
+const PAUSE: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +92,16 @@ impl Sentinel {
 }
 
 impl Calibration {
+    /// Measures the sentinels, and again for up to `wait` until the result is settled; returns the best measurement.
+    /// `note` gets the reason of each repetition.
+    pub fn measure_until_settled(
+        wait: Duration,
+        measure: impl FnMut() -> Result<Calibration>,
+        note: impl FnMut(&str),
+    ) -> Result<Calibration> {
+        repeat_until_settled(wait, PAUSE, measure, note)
+    }
+
     pub fn measure_sentinels(
         program: &Path,
         predictor: &Predictor,
@@ -121,7 +136,7 @@ impl Calibration {
             }
             longest = longest.max(begun.elapsed());
             known.sentinels = over_rounds(predictor, &rounds)?;
-            if rounds.len() >= ROUNDS && known.repeats_within().is_some_and(|range| range <= AGREEMENT) {
+            if rounds.len() >= ROUNDS && known.do_rounds_agree() {
                 break;
             }
         }
@@ -136,13 +151,20 @@ impl Calibration {
         Ok(known)
     }
 
-    /// Returns the relative spread between the common factors of the rounds; None for fewer than two rounds.
+    /// Returns the relative spread between the common factors of the rounds; None if fewer than four sentinels are usable
+    /// in two rounds.
     pub fn repeats_within(&self) -> Option<f64> {
-        let rounds = self.usable_sentinels().map(|one| one.rounds_ns.len()).max()?;
+        // A sentinel with a single usable round deviates by nothing from itself.
+        let is_repeated = |one: &&Sentinel| one.rounds_ns.iter().flatten().count() > 1;
+        let repeated: Vec<&Sentinel> = self.usable_sentinels().filter(is_repeated).collect();
+        if repeated.len() < FEWEST {
+            return None;
+        }
+        let rounds = repeated.iter().map(|one| one.rounds_ns.len()).max()?;
         let deviations = |round: usize| {
             let deviation =
-                |one: &Sentinel| Some((one.rounds_ns.get(round).copied().flatten()? / one.measured_ns).ln());
-            let mut found: Vec<f64> = self.usable_sentinels().filter_map(deviation).collect();
+                |one: &&Sentinel| Some((one.rounds_ns.get(round).copied().flatten()? / one.measured_ns).ln());
+            let mut found: Vec<f64> = repeated.iter().filter_map(deviation).collect();
             (!found.is_empty()).then(|| median(&mut found))
         };
         let factors: Vec<f64> = (0..rounds).filter_map(deviations).collect();
@@ -150,10 +172,23 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether the rounds of `other` (same predictor) disagree and the rounds of this calibration agree better.
+    pub fn do_rounds_agree(&self) -> bool {
+        self.repeats_within().is_some_and(|range| range <= AGREEMENT)
+    }
+
+    fn has_enough_sentinels(&self) -> bool {
+        self.usable_sentinels().count() as f64 >= USABLE_LEAST * self.sentinels.len() as f64
+    }
+
+    fn is_settled(&self) -> bool {
+        self.do_rounds_agree() && self.has_enough_sentinels()
+    }
+
+    /// Returns whether `other` (same predictor) is not settled, and this calibration has enough sentinels where `other` has
+    /// not, or its rounds agree better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
-        let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
-        self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
+        let rank = |one: &Calibration| (!one.has_enough_sentinels(), one.repeats_within().unwrap_or(f64::INFINITY));
+        self.data_hash == other.data_hash && !other.is_settled() && rank(self) < rank(other)
     }
 
     /// Reads a calibration; fails if it was made for another predictor.
@@ -249,6 +284,40 @@ impl Calibration {
         // Kinds with wide intervals must not keep those of the others narrow.
         let own = median(&mut self.usable_sentinels().map(|one| one.half_width * one.half_width).collect::<Vec<f64>>());
         (self.log_half_width().powi(2) - own).max(0.0)
+    }
+}
+
+fn repeat_until_settled(
+    wait: Duration,
+    pause: Duration,
+    mut measure: impl FnMut() -> Result<Calibration>,
+    mut note: impl FnMut(&str),
+) -> Result<Calibration> {
+    let end = Instant::now() + wait;
+    let mut best: Option<Calibration> = None;
+    loop {
+        let problem = match measure() {
+            Ok(known) if known.is_settled() => return Ok(known),
+            Ok(known) => {
+                let problem = match known.has_enough_sentinels() {
+                    true => format!("the rounds do not agree within {:.0} %", 100.0 * AGREEMENT),
+                    false => format!("more than {:.0} % of the sentinels are noisy", 100.0 * (1.0 - USABLE_LEAST)),
+                };
+                if best.as_ref().is_none_or(|best| known.is_better_than(best)) {
+                    best = Some(known);
+                }
+                problem
+            }
+            // The machine may be in use; other errors do not pass with time.
+            Err(error @ Error::Probe(_)) if Instant::now() < end || best.is_some() => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if let Some(best) = best.take_if(|_| left.is_zero()) {
+            return Ok(best);
+        }
+        note(&format!("{problem}; measuring again for up to {:.0} s", left.as_secs_f64()));
+        std::thread::sleep(pause.min(left));
     }
 }
 
@@ -491,6 +560,45 @@ mod tests {
         assert!(!Calibration { data_hash: "other".to_owned(), ..quiet.clone() }.is_better_than(&busy));
         let of_older_version = known(&[("memory", 1.0); 4], 0.1);
         assert!(quiet.repeats_within().is_some() && !of_older_version.is_better_than(&busy));
+        let mut one_round = quiet.clone();
+        one_round.sentinels.iter_mut().for_each(|one| one.rounds_ns[0] = None);
+        assert_eq!(one_round.repeats_within(), None, "a single round agrees with itself");
+        let mut noisy = quiet.clone();
+        let unknown = Sentinel { uncertainty: Some(0.7), ..quiet.sentinels[0].clone() };
+        noisy.sentinels.extend(vec![unknown; 4]);
+        assert!(in_rounds(0.02).is_better_than(&noisy) && !noisy.is_better_than(&in_rounds(0.02)));
+    }
+
+    #[test]
+    fn a_measurement_is_repeated_until_it_is_settled() {
+        let in_rounds = |spread: f64| {
+            let mut known = known(&[("memory", 1.0); 4], 0.1);
+            for one in &mut known.sentinels {
+                one.rounds_ns = vec![Some(one.measured_ns), Some(one.measured_ns * (1.0 + spread))];
+            }
+            known
+        };
+        let repeat = |wait_ms: u64, spreads: &[Option<f64>]| {
+            let (mut spreads, mut notes) = (spreads.iter(), Vec::new());
+            let measure = || match spreads.next() {
+                Some(Some(spread)) => Ok(in_rounds(*spread)),
+                Some(None) => Err(Error::Probe("the CPUs are in use".to_owned())),
+                None => {
+                    std::thread::sleep(Duration::from_millis(wait_ms));
+                    Ok(in_rounds(0.5))
+                }
+            };
+            let wait = Duration::from_millis(wait_ms);
+            let known = repeat_until_settled(wait, Duration::ZERO, measure, |note| notes.push(note.to_owned()));
+            (known.map(|known| known.repeats_within().expect("two rounds")), notes)
+        };
+        let near = |found: Result<f64>, spread: f64| (found.expect("a calibration") - spread).abs() < 1e-9;
+        let (found, notes) = repeat(60_000, &[None, Some(0.2), Some(0.01)]);
+        assert!(near(found, 0.01) && notes.len() == 2, "{notes:?}");
+        assert!(notes[0].contains("in use") && notes[1].contains("do not agree within 3 %"), "{notes:?}");
+        assert!(near(repeat(20, &[Some(0.2), Some(0.1), Some(0.3)]).0, 0.1), "the best one remains");
+        assert!(near(repeat(0, &[Some(0.2), Some(0.01)]).0, 0.2), "without patience there is one measurement");
+        assert!(repeat(0, &[None, Some(0.01)]).0.is_err());
     }
 
     #[test]

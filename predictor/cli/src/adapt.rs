@@ -55,6 +55,12 @@ pub struct Adapt {
     /// Time limit of --this-host in seconds, 10 to 3600
     #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]
     pub seconds: u64,
+    /// Repeat --this-host until its rounds agree, for at most SECONDS
+    ///
+    /// The measurement is repeated while another `opcollect` uses the CPUs, while the factors of its rounds differ by more
+    /// than 3 %, and while more than a quarter of the sentinels are noisy. The best measurement is stored.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<0, 86_400>)]
+    pub wait: u64,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
@@ -139,7 +145,12 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
     }
     let out = create_output(Some(&kept))?;
     let deadline = Duration::from_secs(arguments.seconds);
-    let known = Calibration::measure_sentinels(&find_collector(), &predictor, &host_class, deadline)?;
+    let collector = find_collector();
+    let known = Calibration::measure_until_settled(
+        Duration::from_secs(arguments.wait),
+        || Calibration::measure_sentinels(&collector, &predictor, &host_class, deadline),
+        |reason| print_notes("note", [reason]),
+    )?;
     print_text(arguments.json, &sentinel_table(&known))?;
     let disturbed = known.sentinels.len() - known.usable_sentinels().count();
     if disturbed > 0 {
@@ -152,7 +163,7 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
     let is_kept = before.as_ref().is_some_and(|before| before.is_better_than(&known)) && !arguments.replace;
     if let Some(before) = before.filter(|_| is_kept) {
         let warning = format!(
-            "`{}` is kept, because its rounds agreed better ({}); use --replace to overwrite it",
+            "`{}` is kept, because it had fewer noisy sentinels or its rounds agreed better ({}); use --replace to overwrite it",
             kept.display(),
             agreement_text(&before)
         );
