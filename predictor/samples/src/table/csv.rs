@@ -61,7 +61,7 @@ fn parse_csv(bytes: &[u8]) -> std::result::Result<Table, String> {
     let (header, body) = split_line(bytes);
     let names = header_names(header)?;
     let pieces = split_pieces(body);
-    let parsed: Vec<_> = pieces.par_iter().map(|piece| parse_piece(piece, names.len())).collect();
+    let parsed = pieces.par_iter().map(|piece| parse_piece(piece, names.len())).collect();
     join_pieces(names, parsed)
 }
 
@@ -179,7 +179,8 @@ impl<'a> CellsOfLine<'a> {
     }
 }
 
-struct Piece {
+struct Piece<'a> {
+    text: &'a [u8],
     columns: Vec<GrowingColumn>,
     rows: usize,
     problem: Option<String>,
@@ -218,11 +219,11 @@ impl Words {
     }
 }
 
-fn parse_piece(piece: &[u8], width: usize) -> Piece {
+fn parse_piece(piece: &[u8], width: usize) -> Piece<'_> {
     // Estimates the number of rows from the length of the first line.
     let lines = (piece.len() / (split_line(piece).0.len() + 1)).min(piece.len() / (2 * width).max(1));
     let numbers = || GrowingColumn::Numbers(Vec::with_capacity(lines + lines / 8));
-    let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
+    let mut parsed = Piece { text: piece, columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
     let mut rest = piece;
     while !rest.is_empty() {
         let (line, after) = split_line(rest);
@@ -230,7 +231,7 @@ fn parse_piece(piece: &[u8], width: usize) -> Piece {
         if line.is_empty() {
             continue;
         }
-        if let Err(problem) = parse_line(line, piece, &mut parsed) {
+        if let Err(problem) = parse_line(line, &mut parsed) {
             parsed.problem = Some(problem);
             break;
         }
@@ -239,7 +240,7 @@ fn parse_piece(piece: &[u8], width: usize) -> Piece {
     parsed
 }
 
-fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Result<(), String> {
+fn parse_line(line: &[u8], parsed: &mut Piece<'_>) -> std::result::Result<(), String> {
     let mut cells = CellsOfLine { rest: Some(line) };
     let width = parsed.columns.len();
     for index in 0..width {
@@ -258,7 +259,7 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
                 numbers.push(number);
                 continue;
             }
-            *column = GrowingColumn::Words(words_again(piece, index, parsed.rows)?);
+            *column = GrowingColumn::Words(words_again(parsed.text, index, parsed.rows)?);
         }
         if let GrowingColumn::Words(words) = column {
             push_word(words, &cell)?;
@@ -354,51 +355,53 @@ fn join_pieces(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Ta
             return Err(format!("row {} after the header: {problem}", rows + 1));
         }
     }
-    let mut sources: Vec<_> = pieces.into_iter().map(|piece| piece.columns.into_iter()).collect();
-    let columns = names.into_iter().map(|name| {
-        let parts: Vec<GrowingColumn> = sources.iter_mut().filter_map(Iterator::next).collect();
-        join_column(parts, rows).map(|cells| TableColumn { name, cells })
+    let mut sources: Vec<_> =
+        pieces.into_iter().map(|piece| (piece.text, piece.rows, piece.columns.into_iter())).collect();
+    let columns = names.into_iter().enumerate().map(|(index, name)| {
+        let parts: Vec<_> =
+            sources.iter_mut().filter_map(|(text, rows, columns)| Some((*text, *rows, columns.next()?))).collect();
+        let cells = match parts.iter().all(|(_, _, part)| matches!(part, GrowingColumn::Numbers(_))) {
+            true => Cells::Numbers(join_numbers(parts.into_iter().map(|(_, _, part)| part), rows)),
+            false => join_words(parts, index)?,
+        };
+        Ok(TableColumn { name, cells })
     });
     Ok(Table { columns: columns.collect::<std::result::Result<_, String>>()?, rows })
 }
 
-fn join_column(parts: Vec<GrowingColumn>, rows: usize) -> std::result::Result<Cells, String> {
-    if parts.iter().all(|part| matches!(part, GrowingColumn::Numbers(_))) {
-        let mut all = Vec::new();
-        for part in parts {
-            if let GrowingColumn::Numbers(numbers) = part {
-                if all.is_empty() {
-                    all = numbers;
-                    all.reserve_exact(rows - all.len());
-                } else {
-                    all.extend_from_slice(&numbers);
-                }
-            }
-        }
-        return Ok(Cells::Numbers(all));
-    }
-    let mut all = Words::default();
+fn join_numbers(parts: impl Iterator<Item = GrowingColumn>, rows: usize) -> Vec<f64> {
+    let mut all = Vec::new();
     for part in parts {
-        match part {
-            // Text begins only in a later piece: the numbers of this piece are converted to words.
-            GrowingColumn::Numbers(numbers) => {
-                for number in numbers {
-                    all.append_word(&if number.is_nan() { String::new() } else { number.to_string() })?;
-                }
-            }
-            GrowingColumn::Words(part) => {
-                let mut map = Vec::with_capacity(part.words.len());
-                for word in part.words {
-                    let next = all.words.len() as u32;
-                    let code = *all.places.entry(word.clone()).or_insert(next);
-                    if code == next {
-                        all.words.push(word);
-                    }
-                    map.push(code);
-                }
-                all.codes.extend(part.codes.iter().map(|code| map[*code as usize]));
+        if let GrowingColumn::Numbers(numbers) = part {
+            if all.is_empty() {
+                all = numbers;
+                all.reserve_exact(rows - all.len());
+            } else {
+                all.extend_from_slice(&numbers);
             }
         }
+    }
+    all
+}
+
+/// Joins a column of words. Pieces in which all cells are numbers are parsed again.
+fn join_words(parts: Vec<(&[u8], usize, GrowingColumn)>, index: usize) -> std::result::Result<Cells, String> {
+    let mut all = Words::default();
+    for (text, rows, part) in parts {
+        let part = match part {
+            GrowingColumn::Words(part) => part,
+            GrowingColumn::Numbers(_) => words_again(text, index, rows)?,
+        };
+        let mut map = Vec::with_capacity(part.words.len());
+        for word in part.words {
+            let next = all.words.len() as u32;
+            let code = *all.places.entry(word.clone()).or_insert(next);
+            if code == next {
+                all.words.push(word);
+            }
+            map.push(code);
+        }
+        all.codes.extend(part.codes.iter().map(|code| map[*code as usize]));
     }
     Ok(Cells::Words { words: all.words, codes: all.codes })
 }
@@ -423,6 +426,16 @@ mod tests {
         assert!(a[0] == 1.0 && a[1].is_nan() && a[2] == 0.001);
         assert_eq!(words(&table, "b"), ["2", "two", "3"]);
         assert_eq!(words(&table, "c"), ["x", "y, \"z\"", ""]);
+    }
+
+    #[test]
+    fn words_are_spelled_as_in_the_file_in_every_piece() {
+        let mut text = "layout,time\n".to_owned();
+        text.push_str(&"1.50,1\n".repeat(PIECE_BYTES / 2));
+        text.push_str("x,1\n1.50,1\n");
+        let table = parse_csv(text.as_bytes()).expect("a table");
+        let Cells::Words { words, .. } = &table.find_column("layout").expect("the column").cells else { panic!() };
+        assert_eq!(words, &["1.50", "x"]);
     }
 
     #[test]
