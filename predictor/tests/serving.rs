@@ -268,6 +268,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
     };
     refused(of_bytes(b"POST /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "the body is not a valid request");
     refused(of_bytes(b"GET /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 405, "this path supports only POST");
+    refused(of_bytes(b"GET /tasks?operator=relu HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "send a JSON body");
     refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), 404, "the paths are `/`");
     // What is no HTTP at all is refused before anything of ours sees it.
     for (bytes, expected) in [

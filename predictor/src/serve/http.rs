@@ -104,7 +104,7 @@ async fn handle_request(
                 return Ok(build_response(busy_reply(), true));
             };
             let answer = move || {
-                let reply = route_request(head.method.as_str(), head.uri.path(), &body, &service);
+                let reply = route_request(head.method.as_str(), &head.uri, &body, &service);
                 drop((place, held));
                 reply
             };

@@ -65,7 +65,12 @@ struct Reply {
     allow: Option<&'static str>,
 }
 
-fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
+fn route_request(method: &str, uri: &hyper::Uri, body: &[u8], service: &Service) -> Reply {
+    let path = uri.path();
+    // The page keeps its question in its address.
+    if path != "/" && uri.query().is_some() {
+        return refusal_reply(400, "parameters in the address are not supported; send a JSON body, see /openapi.json");
+    }
     // `hyper` sends no body for HEAD.
     let method = if method == "HEAD" { "GET" } else { method };
     match (method, path) {
