@@ -573,6 +573,10 @@ fn invalid_comparisons_give_one_error() {
     }
     let ran = run(bench.opcollect(&format!("model compare {shift}"))).expect(2);
     assert!(ran.stderr.contains("has no ONNX representation") && ran.stderr.contains("shift_left"), "{ran}");
+    let half = "--modelsource simple --modelname relu:shape=4x8,dtype=bf16 --variant default --variant onnxruntime";
+    let ran = run(bench.opcollect(&format!("model compare {half} --wait 300"))).expect(3);
+    assert!(ran.stderr.contains("ONNX Runtime cannot load the model"), "{ran}");
+    assert!(ran.stderr.contains("hint: leave out `--variant onnxruntime`"), "{ran}");
 }
 
 #[test]

@@ -218,7 +218,12 @@ fn prepare_variant(
 
 /// Loads a variant, and checks the outputs of a first run, which is not timed.
 fn load_variant(variant: &mut Variant, prepared: &mut PreparedModel) -> Result<()> {
-    variant.peak_memory_bytes = prepared.runs.run_job(&variant.job)?.peak_memory_bytes;
+    let is_ours = variant.job.engine == Engine::Program;
+    let measured = prepared.runs.run_job(&variant.job).map_err(|failure| match failure.hint() {
+        None if !is_ours => failure.with_hint(format!("leave out `--variant {}`", variant.argument.name())),
+        _ => failure,
+    })?;
+    variant.peak_memory_bytes = measured.peak_memory_bytes;
     variant.check = prepared.check_outputs(&prepared.last_outputs(&variant.job)?);
     Ok(())
 }
