@@ -249,6 +249,10 @@ impl<'a> Emit<'a> {
         self.binary(function, a, number)
     }
 
+    pub fn compare(&mut self, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+        self.push(Op::Compare(Compare { function }), &[a, b])
+    }
+
     pub fn cast(&mut self, x: ValueId, to: DType) -> Outcome<ValueId> {
         if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast(Cast { to }), &[x]) }
     }
@@ -323,14 +327,14 @@ impl<'a> Emit<'a> {
         let zero = self.add_scalar(dtype, 0.0)?;
         let quotient = self.binary(BinaryOp::Div, y, x)?;
         let slope = self.unary(UnaryOp::Atan, quotient)?;
-        let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
-        let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
+        let is_left = self.compare(CompareOp::Less, x, zero)?;
+        let is_below = self.compare(CompareOp::Less, y, zero)?;
         let (half, minus_half) = (self.add_scalar(dtype, PI)?, self.add_scalar(dtype, -PI)?);
         let half_turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
         let half_turn = self.push(Op::Where(Where {}), &[is_left, half_turn, zero])?;
         let shifted = self.binary(BinaryOp::Add, slope, half_turn)?;
         // For x = 0 the quotient is infinite or NaN.
-        let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
+        let is_upright = self.compare(CompareOp::Equal, x, zero)?;
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
         self.push(Op::Where(Where {}), &[is_upright, upright, shifted])

@@ -9,6 +9,7 @@ pub mod inputs;
 mod limits;
 mod narrow;
 pub mod onnx;
+mod sampling;
 pub mod tflite;
 pub mod torch;
 

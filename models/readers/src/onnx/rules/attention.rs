@@ -4,7 +4,7 @@ use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
-    Attention, BinaryOp, Compare, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
+    Attention, BinaryOp, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
 };
 use models::types::DType;
 
@@ -164,10 +164,10 @@ fn length_mask(
     let rows = emit.add_range(DType::I64, &[1, 1, places, 1])?;
     let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
     let own = emit.binary(BinaryOp::Add, rows, ends)?;
-    let mut visible = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[keys, lengths])?;
+    let mut visible = emit.compare(CompareOp::Less, keys, lengths)?;
     let mut bound = |emit: &mut Emit<'_>, function: CompareOp, shift: i64| -> Outcome<()> {
         let limit = emit.binary_with(BinaryOp::Add, own, shift as f64)?;
-        let inside = emit.push(Op::Compare(Compare { function }), &[keys, limit])?;
+        let inside = emit.compare(function, keys, limit)?;
         visible = emit.binary(BinaryOp::And, visible, inside)?;
         Ok(())
     };

@@ -4,7 +4,7 @@ use super::pointwise::operands;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Compare, CompareOp, Op, UnaryOp, Where};
+use models::operators::{BinaryOp, CompareOp, Op, UnaryOp, Where};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -13,7 +13,7 @@ macro_rules! compare {
     ($($name:ident => $function:ident,)*) => {
         $(pub(super) fn $name(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             let (a, b) = operands(emit, call)?;
-            Ok(vec![emit.push(Op::Compare(Compare { function: CompareOp::$function }), &[a, b])?])
+            Ok(vec![emit.compare(CompareOp::$function, a, b)?])
         })*
     };
 }
@@ -65,7 +65,7 @@ pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         // A negative number of places shifts everything out.
         let zero = emit.add_scalar(dtype, 0.0)?;
         let all = emit.add_scalar(dtype, (8 * dtype.size_bytes() - 1) as f64)?;
-        let is_negative = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, zero])?;
+        let is_negative = emit.compare(CompareOp::Less, places, zero)?;
         places = emit.push(Op::Where(Where {}), &[is_negative, all, places])?;
     }
     Ok(vec![emit.binary(function, x, places)?])

@@ -4,7 +4,7 @@ use super::reduce::reduce_over;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Compare, CompareOp, Gather, GatherElements, Op, ReduceOp, Softmax, UnaryOp, Where};
+use models::operators::{BinaryOp, CompareOp, Gather, GatherElements, Op, ReduceOp, Softmax, UnaryOp, Where};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -28,7 +28,7 @@ fn loss_of_log_probabilities(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -
     let (mut safe, mut counts) = (labels, None);
     if let Some(ignored) = call.optional_int("ignore_index") {
         let ignored = emit.add_scalar(DType::I64, ignored as f64)?;
-        let is_ignored = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[labels, ignored])?;
+        let is_ignored = emit.compare(CompareOp::Equal, labels, ignored)?;
         let first = emit.add_scalar(DType::I64, 0.0)?;
         safe = emit.push(Op::Where(Where {}), &[is_ignored, first, labels])?;
         let (none, all) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, 1.0)?);

@@ -16,7 +16,6 @@ mod pointwise;
 mod quantise;
 mod recurrent;
 mod reduce;
-mod regions;
 pub(crate) mod resize;
 mod shape;
 mod signal;
@@ -177,7 +176,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Reshape", movement::reshape),
     ("Resize", resize::resize),
     ("ReverseSequence", state::reverse_sequence),
-    ("RoiAlign", regions::roi_align),
+    ("RoiAlign", grid::roi_align),
     ("RotaryEmbedding", attention::rotary_embedding),
     ("Round", pointwise::round),
     ("STFT", signal::stft),

@@ -4,7 +4,7 @@ use crate::narrow::{Narrow, SmallFloat};
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Clip, Compare, CompareOp, Op, UnaryOp, Where};
+use models::operators::{BinaryOp, Clip, CompareOp, Op, UnaryOp, Where};
 use models::types::DType;
 
 /// Operators that only move elements of their first input, so that the value range stays valid.
@@ -56,10 +56,6 @@ fn power_below(emit: &mut Emit<'_>, x: ValueId, (lowest, highest): (i32, i32)) -
     emit.unary(UnaryOp::Exp2, level)
 }
 
-fn emit_compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-    emit.push(Op::Compare(Compare { function }), &[a, b])
-}
-
 fn emit_select(emit: &mut Emit<'_>, condition: ValueId, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     emit.push(Op::Where(Where {}), &[condition, a, b])
 }
@@ -83,8 +79,8 @@ fn round_to_format(emit: &mut Emit<'_>, x: ValueId, format: SmallFloat, saturate
         let beyond = if format == SmallFloat::E5M2 { f64::INFINITY } else { f64::NAN };
         let (above, below) = (emit.add_scalar(dtype, beyond)?, emit.add_scalar(dtype, -beyond)?);
         let (most, least) = (emit.add_scalar(dtype, largest)?, emit.add_scalar(dtype, -largest)?);
-        let is_above = emit_compare(emit, CompareOp::Greater, y, most)?;
-        let is_below = emit_compare(emit, CompareOp::Less, y, least)?;
+        let is_above = emit.compare(CompareOp::Greater, y, most)?;
+        let is_below = emit.compare(CompareOp::Less, y, least)?;
         let y = emit_select(emit, is_above, above, y)?;
         emit_select(emit, is_below, below, y)?
     };
@@ -99,19 +95,19 @@ fn power_of_two(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Val
     let twice = emit.binary_with(BinaryOp::Mul, power, 2.0)?;
     let y = match call.text_attribute("round_mode").unwrap_or("up") {
         "up" => {
-            let is_above = emit_compare(emit, CompareOp::Greater, x, power)?;
+            let is_above = emit.compare(CompareOp::Greater, x, power)?;
             emit_select(emit, is_above, twice, power)?
         }
         "down" => {
             let half = emit.binary_with(BinaryOp::Mul, power, 0.5)?;
-            let is_below = emit_compare(emit, CompareOp::Less, x, power)?;
+            let is_below = emit.compare(CompareOp::Less, x, power)?;
             let lower = emit_select(emit, is_below, half, power)?;
-            let is_twice = emit_compare(emit, CompareOp::GreaterOrEqual, x, twice)?;
+            let is_twice = emit.compare(CompareOp::GreaterOrEqual, x, twice)?;
             emit_select(emit, is_twice, twice, lower)?
         }
         "nearest" => {
             let middle = emit.binary_with(BinaryOp::Mul, power, 1.5)?;
-            let is_above = emit_compare(emit, CompareOp::GreaterOrEqual, x, middle)?;
+            let is_above = emit.compare(CompareOp::GreaterOrEqual, x, middle)?;
             emit_select(emit, is_above, twice, power)?
         }
         other => return malformed(format!("`round_mode` has the unknown value `{other}`")),
@@ -123,7 +119,7 @@ fn power_of_two(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Val
         bounded
     } else {
         let (most, nan) = (emit.add_scalar(DType::F32, largest)?, emit.add_scalar(DType::F32, f64::NAN)?);
-        let is_beyond = emit_compare(emit, CompareOp::Greater, y, most)?;
+        let is_beyond = emit.compare(CompareOp::Greater, y, most)?;
         emit_select(emit, is_beyond, nan, bounded)?
     };
     let is_nan = emit.unary(UnaryOp::IsNan, x)?;

@@ -6,7 +6,7 @@ use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
-    BinaryOp, Compare, CompareOp, Conv, Expand, GatherElements, Op, ScatterElements, ScatterOp, UnaryOp, Where,
+    BinaryOp, CompareOp, Conv, Expand, GatherElements, Op, ScatterElements, ScatterOp, UnaryOp, Where,
 };
 use models::types::DType;
 
@@ -208,7 +208,7 @@ pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     emit.check_range(call.input(1)?, "sequence length", [0, extents[time]])?;
     let at = axis_positions(emit, extents[time], time, rank)?;
     let length = broadcast_samples(emit, call.input(1)?, batch, rank)?;
-    let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;
+    let is_inside = emit.compare(CompareOp::Less, at, length)?;
     let behind = emit.binary(BinaryOp::Sub, length, at)?;
     let mirrored = emit.binary_with(BinaryOp::Sub, behind, 1.0)?;
     let from = emit.push(Op::Where(Where {}), &[is_inside, mirrored, at])?;

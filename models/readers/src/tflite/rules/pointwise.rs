@@ -3,7 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Clip, Compare, CompareOp, Op, PRelu, UnaryOp, Where};
+use models::operators::{BinaryOp, Clip, CompareOp, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -152,7 +152,7 @@ macro_rules! compare {
     ($($name:ident => $function:ident,)*) => {
         $(pub(super) fn $name(call: &mut Call<'_, '_>) -> Outputs {
             let (a, b) = (call.real(0)?, call.real(1)?);
-            Ok(vec![call.emit.push(Op::Compare(Compare { function: CompareOp::$function }), &[a, b])?])
+            Ok(vec![call.emit.compare(CompareOp::$function, a, b)?])
         })*
     };
 }

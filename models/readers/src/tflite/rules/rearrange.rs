@@ -4,9 +4,7 @@ use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::tflite::call::Call;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{
-    BinaryOp, Compare, CompareOp, Expand, Gather, GatherElements, Op, Pad, ScatterNd, ScatterOp, Where,
-};
+use models::operators::{BinaryOp, CompareOp, Expand, Gather, GatherElements, Op, Pad, ScatterNd, ScatterOp, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -163,7 +161,7 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     let places = call.emit.add_range(DType::I64, &shape)?;
     let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
     let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
-    let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
+    let is_inside = call.emit.compare(CompareOp::Less, places, lengths)?;
     let from = call.emit.push(Op::Where(Where {}), &[is_inside, mirrored, places])?;
     let from = call.emit.push(Op::Expand(Expand { shape: extents }), &[from])?;
     Ok(vec![call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, from])?])
@@ -177,7 +175,7 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let wide = call.emit.reshape(x, &shape)?;
     let (rows, columns) =
         (call.emit.add_range(DType::I64, &[extent, 1])?, call.emit.add_range(DType::I64, &[1, extent])?);
-    let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
+    let is_on = call.emit.compare(CompareOp::Equal, rows, columns)?;
     let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
     Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
 }

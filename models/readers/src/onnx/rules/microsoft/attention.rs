@@ -5,7 +5,7 @@ use crate::onnx::call::Call;
 use crate::onnx::rules::attention::split_heads;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{Attention, BinaryOp, Compare, CompareOp, Op, Where};
+use models::operators::{Attention, BinaryOp, CompareOp, Op, Where};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -184,11 +184,11 @@ fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;
     let keys = emit.add_range(DType::I64, &[1, 1, 1, total])?;
-    emit.push(Op::Compare(Compare { function }), &[keys, bounds])
+    emit.compare(function, keys, bounds)
 }
 
 fn reshape_flags(emit: &mut Emit<'_>, mask: ValueId, shape: &[i64]) -> Outcome<ValueId> {
     let mask = emit.reshape(mask, shape)?;
     let zero = emit.add_scalar(emit.dtype(mask)?, 0.0)?;
-    emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[mask, zero])
+    emit.compare(CompareOp::Greater, mask, zero)
 }
