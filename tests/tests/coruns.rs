@@ -191,7 +191,7 @@ fn both_sides_of_a_race_run_interleaved() {
     let report = ran.expect(0).json();
     let (measured, cotuned) = (&report["measured"], &report["cotuned"]);
     let ratio = measured["ratio"]["median"].as_f64().expect("a ratio");
-    let kept = if ratio < 1.0 { "side by side" } else { "one after the other" };
+    let kept = if ratio < 1.0 { "concurrent" } else { "sequential" };
     assert_eq!(measured["kept"], kept, "{measured}");
     let is_right = cotuned["is_together"].as_bool() == Some(ratio < 1.0);
     assert_eq!(measured["regret"].as_f64() == Some(0.0), is_right, "{measured} {cotuned}");

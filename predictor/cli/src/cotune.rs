@@ -145,7 +145,7 @@ fn describe_cotuning(cotuning: &Cotuning) -> String {
         false => (IN_TURNS, 1.0 / found.gain),
     };
     format!(
-        "{}\nconcurrent {}, sequential on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
+        "{}\n{TOGETHER} {}, {IN_TURNS} on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
         table.format_for(&stdout_paper()),
         format_duration(found.together.time_ns),
         format_duration(found.in_turns_ns),

@@ -11,8 +11,8 @@ use report::format_count;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub const TOGETHER: &str = "side by side";
-pub const IN_TURNS: &str = "one after the other";
+pub const TOGETHER: &str = "concurrent";
+pub const IN_TURNS: &str = "sequential";
 
 pub struct CotuningQuestion {
     operators: Vec<(String, Task)>,
