@@ -113,6 +113,7 @@ pub fn fit_correction(
         let format = CorrectedFormat {
             group: group as u32,
             rows: errors.len(),
+            framework: None,
             reaches,
             held_out,
             is_worse: is_increase(&changes),
@@ -157,6 +158,14 @@ fn median_logs(measured: &Measurements, rows: &[usize], target: Target) -> Resul
     Ok(kernels.into_values().map(|(kernel, mut logs)| (kernel, median(&mut logs))).collect())
 }
 
+/// Measured kernels of one operator on one device.
+#[derive(Default)]
+struct MeasuredOperator {
+    kernels: Vec<(Kernel, f64)>,
+    /// Framework by number format, if known.
+    frameworks: BTreeMap<String, Option<String>>,
+}
+
 /// Corrects predictions for new devices. Returns the errors before and after, and unused measurements by reason.
 pub fn adapt_learned(
     learned: &mut Learned,
@@ -168,9 +177,9 @@ pub fn adapt_learned(
             Target::Time => &mut learned.times,
             Target::Power => &mut learned.power,
         };
-        let mut operators: BTreeMap<(String, u16), Vec<(Kernel, f64)>> = BTreeMap::new();
+        let mut operators: BTreeMap<(String, u16), MeasuredOperator> = BTreeMap::new();
         for (key, rows) in by_group(measured, target) {
-            check_framework(measured, &key, &rows)?;
+            let framework = find_framework(measured, &key, &rows)?;
             let kernels = median_logs(measured, &rows, target)?;
             let GroupKey { operator, format, device } = &key;
             let reason = if knowledge.groups.by_key.contains_key(&key) {
@@ -181,15 +190,17 @@ pub fn adapt_learned(
                 format!("fewer than {FEWEST_KERNELS} kernels were measured")
             } else {
                 let place = measured.rows[rows[0]].device;
-                operators.entry((operator.clone(), place)).or_default().extend(kernels);
+                let measured_operator = operators.entry((operator.clone(), place)).or_default();
+                measured_operator.kernels.extend(kernels);
+                measured_operator.frameworks.insert(format.clone(), framework.map(str::to_owned));
                 continue;
             };
             let what = format!("{name} of `{operator}` in {format} on {device}: {reason}");
             *unused.entry(what).or_default() += rows.len() as u64;
         }
-        for ((_, place), kernels) in operators {
+        for ((_, place), operator) in operators {
             let facts = measured.devices[usize::from(place)];
-            changes.extend(correct_operator(knowledge, name, &kernels, facts)?);
+            changes.extend(correct_operator(knowledge, name, &operator, facts)?);
         }
     }
     Ok((changes, unused))
@@ -198,7 +209,7 @@ pub fn adapt_learned(
 fn correct_operator(
     knowledge: &mut Knowledge,
     target: &'static str,
-    kernels: &[(Kernel, f64)],
+    MeasuredOperator { kernels, frameworks }: &MeasuredOperator,
     device: &GpuFacts,
 ) -> Result<Vec<FormatChange>> {
     let mut errors: BTreeMap<GroupKey, (Kernel, Vec<f64>)> = BTreeMap::new();
@@ -210,11 +221,14 @@ fn correct_operator(
     }
     check_unit(target, &errors, device)?;
     let mut changes = Vec::new();
-    for adaptation in fit_corrections(knowledge, kernels, device)? {
+    for mut adaptation in fit_corrections(knowledge, kernels, device)? {
+        for (name, format) in &mut adaptation.formats {
+            format.framework = frameworks.get(name).cloned().flatten();
+        }
         for (key, (kernel, errors)) in &errors {
             let before = HeldOut::from_log_errors(errors.iter().copied());
             if let (Some(before), Some(format)) = (before, adaptation.find_format(kernel, device)) {
-                let CorrectedFormat { rows, held_out: after, is_worse, .. } = *format;
+                let &CorrectedFormat { rows, held_out: after, is_worse, .. } = format;
                 changes.push(FormatChange { target, key: key.clone(), rows, before, after, is_worse });
             }
         }
@@ -237,8 +251,8 @@ fn check_unit(target: &str, errors: &BTreeMap<GroupKey, (Kernel, Vec<f64>)>, dev
     Ok(())
 }
 
-/// Rejects measurements in several frameworks, because predictions for new devices are for one framework.
-fn check_framework(measured: &Measurements, key: &GroupKey, rows: &[usize]) -> Result<()> {
+/// Returns the framework of measurements. Rejects several, because predictions for new devices are for one framework.
+fn find_framework<'a>(measured: &'a Measurements, key: &GroupKey, rows: &[usize]) -> Result<Option<&'a str>> {
     let places: BTreeSet<u16> = rows.iter().map(|row| measured.rows[*row].framework).collect();
     let names: Vec<&str> =
         places.iter().filter_map(|place| measured.frameworks.get(usize::from(*place))).map(String::as_str).collect();
@@ -247,6 +261,6 @@ fn check_framework(measured: &Measurements, key: &GroupKey, rows: &[usize]) -> R
             "`{}` in {} on {} was measured with `{first}` and `{second}`; a correction is for one framework",
             key.operator, key.format, key.device
         ))),
-        _ => Ok(()),
+        _ => Ok(names.first().copied()),
     }
 }

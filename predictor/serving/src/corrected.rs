@@ -24,6 +24,9 @@ pub struct Adaptation {
 pub struct CorrectedFormat {
     pub(crate) group: u32,
     pub rows: usize,
+    /// Framework whose kernels were measured; None for tables without frameworks, and in older files.
+    #[serde(default)]
+    pub framework: Option<String>,
     /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.
     pub reaches: Reaches,
     pub held_out: HeldOut,

@@ -56,7 +56,7 @@ pub struct Answer {
     /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
     pub corrected_by: Option<usize>,
-    /// Framework whose kernels were measured; None for bounds, corrections and tables without frameworks.
+    /// Framework whose kernels were measured; None for bounds and tables without frameworks.
     pub framework: Option<String>,
     /// Sizes outside of the training data, for which the intervals are wider.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -134,7 +134,7 @@ impl<'a> PredictedRatio<'a> {
             distance: Distance::Corrected,
             similar: ballot.similar_name(),
             corrected_by: Some(format.rows),
-            framework: None,
+            framework: format.framework.as_deref(),
             outside: outside_of(ballot, kernel)?,
         }))
     }

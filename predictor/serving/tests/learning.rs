@@ -1,6 +1,7 @@
 //! Tests training on synthetic kernels: predictions, distances, intervals, the file, and physical limits.
 #![allow(missing_docs)]
 
+use serving::adaptation::adapt_learned;
 use serving::device::find_device;
 use serving::evaluate::{HoldOut, Plan, evaluate_plan};
 use serving::features::{kernel_features, mix_hash, site_hash};
@@ -181,6 +182,29 @@ fn energy_is_of_the_framework_whose_power_was_measured() {
     let evaluation = evaluate_plan(&all, &plan).expect("scores");
     let energy = evaluation.operators.iter().find(|scores| scores.target == "energy").expect("scores of energy");
     assert!(energy.methods["ours"].mape < 15.0, "{energy:?}");
+}
+
+#[test]
+fn corrections_keep_the_framework_of_their_measurements() {
+    let l40s = find_device("l40s").expect("a device");
+    let text = "gemm:m=64,n=4096,k=4096";
+    for (framework, is_known) in [("vllm", true), ("other 1.0", false)] {
+        let mut measured =
+            Measurements { devices: vec![l40s], frameworks: vec![framework.to_owned()], ..Measurements::default() };
+        for (m, n) in [16, 64, 256].into_iter().flat_map(|m| [1024, 2048, 4096].map(|n| (m, n))) {
+            let kernel = Kernel::Gemm(Gemm { m, n, k: 4096, scheme: Scheme::Bf16 });
+            measured.rows.push(Measurement { power: None, ..row(&measured, kernel, 0) });
+        }
+        let mut learned = train_kernels(&measurements(), &options()).expect("it is learned");
+        let (changes, unused) = adapt_learned(&mut learned, &measured).expect("a correction");
+        assert_eq!((changes.len(), unused.len()), (1, 0), "{changes:?} {unused:?}");
+        let answer = learned.predict_kernel(&kernel(text), l40s).expect("an answer");
+        assert_eq!((answer.distance, answer.framework.as_deref()), (Distance::Corrected, Some(framework)));
+        // Power was learned with vLLM; it does not belong to the times of another framework.
+        let power = learned.kernel_power(&kernel(text), l40s).expect("watts");
+        assert_eq!((power.power.is_some(), power.missing.is_none()), (is_known, is_known), "{power:?}");
+        assert_eq!(learned.kernel_watts(&kernel(text), l40s).is_some(), is_known);
+    }
 }
 
 #[test]
