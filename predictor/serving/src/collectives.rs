@@ -38,24 +38,29 @@ impl Collective {
         }
     }
 
-    pub fn sent_bytes(&self) -> f64 {
-        let share = |ranks: u64| (ranks - 1) as f64 / ranks as f64;
+    /// Returns the bytes that each of `parts` sends at least, if the ranks are divided evenly into them.
+    fn sent_bytes(&self, parts: u64) -> f64 {
+        let share = (parts - 1) as f64 / parts as f64;
         match *self {
-            Collective::AllReduce { bytes, ranks } => 2.0 * share(ranks) * bytes,
-            Collective::AllGather { bytes, ranks } | Collective::ReduceScatter { bytes, ranks } => share(ranks) * bytes,
+            Collective::AllReduce { bytes, .. } => 2.0 * share * bytes,
+            Collective::AllGather { bytes, .. } | Collective::ReduceScatter { bytes, .. } => share * bytes,
         }
     }
 
-    /// Returns a lower bound of the time: latency, plus the bytes sent over the slowest link.
+    /// Returns a lower bound of the time: latency, plus the bytes that each GPU sends over its link, or the bytes that a
+    /// host sends through the cards of its GPUs if that takes longer.
     pub fn bound_seconds(&self, device: &GpuFacts) -> f64 {
-        if self.rank_count() < 2 {
+        let ranks = self.rank_count();
+        if ranks < 2 {
             return 0.0;
         }
-        let (bandwidth, latency) = match self.rank_count() <= joined_devices(device) {
-            true => (device.link_bytes_per_s, LINK_LATENCY_S),
-            false => (NETWORK_BYTES_PER_S.min(device.link_bytes_per_s), NETWORK_LATENCY_S),
-        };
-        latency + self.sent_bytes() / bandwidth
+        let on_links = self.sent_bytes(ranks) / device.link_bytes_per_s;
+        let hosts = ranks.div_ceil(joined_devices(device));
+        if hosts < 2 {
+            return LINK_LATENCY_S + on_links;
+        }
+        let cards = ranks as f64 / hosts as f64;
+        NETWORK_LATENCY_S + on_links.max(self.sent_bytes(hosts) / (cards * NETWORK_BYTES_PER_S))
     }
 }
 
@@ -77,7 +82,12 @@ mod tests {
         assert_eq!(time(1e6, 1, h100), 0.0);
         let eight = time(1e9, 8, h100);
         assert!((eight - (2.0 * 0.875e9 / h100.link_bytes_per_s + LINK_LATENCY_S)).abs() < 1e-9, "{eight}");
-        assert!(time(1e9, 16, h100) > 5.0 * eight);
+        // Each of two hosts sends its sums once, through eight cards; the links within a host take longer.
+        let sixteen = time(1e9, 16, h100);
+        assert!((sixteen - (2.0 * 0.9375e9 / h100.link_bytes_per_s + NETWORK_LATENCY_S)).abs() < 1e-9, "{sixteen}");
+        let l40s = find_device("l40s").expect("a known device");
+        let pair = Collective::AllGather { bytes: 1e9, ranks: 9 }.bound_seconds(l40s);
+        assert!(pair >= 0.5e9 / (4.5 * NETWORK_BYTES_PER_S), "{pair}");
         assert!(time(1e9, 16, gb200) < eight);
         let gather = Collective::AllGather { bytes: 1e9, ranks: 8 }.bound_seconds(h100);
         assert!((gather - LINK_LATENCY_S) * 1.99 < eight - LINK_LATENCY_S);

@@ -66,6 +66,22 @@ impl MeasuredServer {
     }
 }
 
+impl MeasuredServer {
+    /// Rejects servers that cannot be what their row states, for instance because it counts the GPUs of one of several
+    /// workers.
+    fn check_plausibility(&self) -> Parsed<()> {
+        let MeasuredServer { deployment, load, seconds: [first_token, per_token] } = self;
+        if !deployment.decode_memory(&ServerLoad { concurrency: 1, ..*load }).is_sufficient() {
+            return Err("one request does not fit in the memory of the stated GPUs".to_owned());
+        }
+        let answer_s = first_token + (load.output_tokens - 1) as f64 * per_token;
+        match answer_s < deployment.least_answer_seconds(load).map_err(|error| error.to_string())? {
+            true => Err("faster than the stated GPUs can compute the prompts at their peak rate".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
 impl MeasuredServers {
     pub fn read_table(path: &Path) -> Result<MeasuredServers> {
         let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
@@ -179,6 +195,10 @@ impl<'a> ServerRows<'a> {
         let framework = self.read_word(row, "backend");
         let mode = self.read_word(row, "mode");
         let mode = ServingMode::from_name(mode).ok_or_else(|| format!("unknown mode `{mode}`"))?;
+        let has_workers = |pool: &str| self.positive_number(row, &format!("{pool}_num_workers")).is_some();
+        if mode == ServingMode::Disaggregated && !["prefill", "decode"].into_iter().all(has_workers) {
+            return Err("the number of workers is unknown".to_owned());
+        }
         let (prefill, decode) = self.replica_pools(row, &model, mode);
         let deployment = Deployment {
             formats: server_formats(&model, device, self.read_word(row, "gemm_quant_mode"))?,
@@ -194,6 +214,7 @@ impl<'a> ServerRows<'a> {
         let seconds = [milliseconds("silicon_ttft_ms")? / 1e3, milliseconds("silicon_tpot_ms")? / 1e3];
         let server = MeasuredServer { deployment, load: self.parse_load(row)?, seconds };
         server.overhead_sample().map_err(|error| error.to_string())?;
+        server.check_plausibility()?;
         Ok(server)
     }
 
@@ -224,8 +245,7 @@ impl<'a> ServerRows<'a> {
                 expert: count("moe_ep_size"),
                 data: count("attention_dp_size"),
             };
-            let pool = stated.to_pool(model, mode);
-            ReplicaPool { replicas: pool.replicas.max(count("num_workers")), ..pool }
+            ReplicaPool { parallelism: stated.to_parallelism(model), replicas: count("num_workers") }
         };
         match mode {
             ServingMode::Aggregated => (pool(""), pool("")),
@@ -243,26 +263,19 @@ struct StatedParallelism {
 }
 
 impl StatedParallelism {
-    /// Infers parallelism and replicas. Some rows state a product of degrees, or count the GPUs of all replicas.
-    fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
+    /// Infers the degrees of parallelism. Some rows state a product of degrees.
+    fn to_parallelism(self, model: &Architecture) -> Parallelism {
         let StatedParallelism { tensor, expert_tensor, expert, data } = self;
-        let is_product = tensor == expert_tensor * expert;
-        let (tensor, expert, data, replicas) = if model.experts.is_none() {
-            (tensor, 1, data, 1)
-        } else if expert_tensor == expert && expert > 1 && is_product {
-            (expert, expert, 1, 1)
-        } else if expert_tensor == expert && expert > 1 && tensor == 1 && data == expert * expert {
-            (1, expert, expert, 1)
-        } else if mode == ServingMode::Disaggregated && expert > 1 && expert_tensor > 1 && is_product {
-            (expert, expert, 1, expert_tensor)
+        let is_square = expert_tensor == expert && expert > 1;
+        if model.experts.is_none() {
+            Parallelism { tensor, expert: 1, data }
+        } else if is_square && tensor == expert * expert {
+            Parallelism { tensor: expert, expert, data: 1 }
+        } else if is_square && tensor == 1 && data == expert * expert {
+            Parallelism { tensor: 1, expert, data: expert }
         } else {
-            (tensor, if (tensor * data).is_multiple_of(expert) { expert } else { 1 }, data, 1)
-        };
-        if model.query_heads().is_multiple_of(tensor) {
-            return ReplicaPool { parallelism: Parallelism { tensor, expert, data }, replicas };
+            Parallelism { tensor, expert: if (tensor * data).is_multiple_of(expert) { expert } else { 1 }, data }
         }
-        let own = if tensor.is_multiple_of(8) { 8 } else { 4 };
-        ReplicaPool { parallelism: Parallelism { tensor: own, expert: 1, data: 1 }, replicas: (tensor / own).max(1) }
     }
 }
 
@@ -285,25 +298,46 @@ fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Pars
 mod tests {
     use super::*;
 
-    fn pool(model: &str, mode: ServingMode, stated: [u64; 4]) -> (u64, u64, u64, u64) {
+    fn parallelism(model: &str, stated: [u64; 4]) -> [u64; 3] {
         let [tensor, expert_tensor, expert, data] = stated;
         let model = Architecture::load_architecture(model).expect("a shipped model");
-        let ReplicaPool { parallelism, replicas } =
-            StatedParallelism { tensor, expert_tensor, expert, data }.to_pool(&model, mode);
-        parallelism.check_divisibility(&model).expect("a division that fits");
-        (parallelism.tensor, parallelism.expert, parallelism.data, replicas)
+        let Parallelism { tensor, expert, data } =
+            StatedParallelism { tensor, expert_tensor, expert, data }.to_parallelism(&model);
+        [tensor, expert, data]
     }
 
     #[test]
-    fn divisions_are_read_as_meant() {
-        let (together, apart) = (ServingMode::Aggregated, ServingMode::Disaggregated);
-        assert_eq!(pool("llama-3.1-70b", together, [8, 8, 1, 1]), (8, 1, 1, 1));
-        assert_eq!(pool("deepseek-v3", together, [8, 8, 1, 1]), (8, 1, 1, 1));
-        assert_eq!(pool("deepseek-v3", together, [64, 8, 8, 1]), (8, 8, 1, 1));
-        assert_eq!(pool("deepseek-v3", together, [1, 8, 8, 64]), (1, 8, 8, 1));
-        assert_eq!(pool("deepseek-v3", together, [2, 1, 4, 2]), (2, 4, 2, 1));
-        assert_eq!(pool("deepseek-v3", apart, [32, 8, 4, 1]), (4, 4, 1, 8));
-        assert_eq!(pool("deepseek-v3", apart, [52, 52, 1, 1]), (4, 1, 1, 13));
+    fn degrees_are_read_as_meant() {
+        assert_eq!(parallelism("llama-3.1-70b", [8, 8, 1, 1]), [8, 1, 1]);
+        assert_eq!(parallelism("deepseek-v3", [8, 8, 1, 1]), [8, 1, 1]);
+        assert_eq!(parallelism("deepseek-v3", [64, 8, 8, 1]), [8, 8, 1]);
+        assert_eq!(parallelism("deepseek-v3", [1, 8, 8, 64]), [1, 8, 8]);
+        assert_eq!(parallelism("deepseek-v3", [2, 1, 4, 2]), [2, 4, 2]);
+    }
+
+    #[test]
+    fn rows_that_cannot_be_what_they_state_are_left_out() {
+        let header = "model_path,system,backend,backend_version,mode,isl,osl,gemm_quant_mode,silicon_data_source,\
+                      silicon_ttft_ms,silicon_tpot_ms,tp_size,moe_tp_size,moe_ep_size,prefill_tp_size,prefill_num_workers,\
+                      decode_tp_size,decode_num_workers";
+        let rows = [
+            // 200 prompts of 1,024 tokens take 14 s of four GPUs at their peak rate.
+            "meta-llama/Llama-3.1-70B,h100_sxm,vllm,0.1,agg,1024,512,fp8,silicon_concurrency=200;,100,2,4,4,1,,,,",
+            "deepseek-ai/DeepSeek-V3,h100_sxm,vllm,0.1,agg,1024,512,fp8,silicon_concurrency=1;,100,20,4,4,1,,,,",
+            "deepseek-ai/DeepSeek-V3,gb200,vllm,0.1,agg,1024,512,fp8,silicon_concurrency=1;,100,20,12,12,1,,,,",
+            "meta-llama/Llama-3.1-70B,h100_sxm,vllm,0.1,disagg,1024,512,fp8,silicon_concurrency=4;,100,20,,,,4,1,4,",
+            "meta-llama/Llama-3.1-70B,h100_sxm,vllm,0.1,disagg,1024,512,fp8,silicon_concurrency=4;,100,20,,,,4,1,4,2",
+        ];
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("servers.csv");
+        std::fs::write(&path, format!("{header}\n{}\n", rows.join("\n"))).expect("a file");
+        let read = MeasuredServers::read_table(&path).expect("servers");
+        let [server] = &read.servers[..] else { panic!("{:?}", read.servers) };
+        assert_eq!((server.deployment.prefill.replicas, server.deployment.decode.replicas), (1, 2));
+        let reasons: Vec<&String> = read.left_out.keys().collect();
+        for words in ["at their peak rate", "in the memory", "heads", "number of workers"] {
+            assert!(reasons.iter().any(|reason| reason.contains(words)), "{words}: {reasons:?}");
+        }
     }
 
     #[test]

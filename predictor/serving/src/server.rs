@@ -98,6 +98,16 @@ pub struct Predicted {
     pub source: ServerSource,
 }
 
+impl Predicted {
+    /// Raises the time by `seconds`, and both ends of the interval in proportion.
+    fn raise(&mut self, seconds: f64) {
+        let factor = 1.0 + seconds / self.seconds;
+        for time in [&mut self.seconds, &mut self.low, &mut self.high] {
+            *time *= factor;
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSource {
@@ -252,8 +262,17 @@ impl Deployment {
                 Predicted { seconds, low: low * seconds, high: high * seconds, source: ServerSource::Kernels }
             }
         };
-        let (first_token, per_token) = (predicted(0), predicted(1));
-        let answer_s = first_token.seconds + (load.output_tokens - 1) as f64 * per_token.seconds;
+        let (mut first_token, mut per_token) = (predicted(0), predicted(1));
+        let later_tokens = (load.output_tokens - 1) as f64;
+        let missing = self.least_answer_seconds(load)? - first_token.seconds - later_tokens * per_token.seconds;
+        if missing > 0.0 {
+            // The prompts of other requests stop the later tokens of an answer, if there are any.
+            match load.output_tokens {
+                0 | 1 => first_token.raise(missing),
+                _ => per_token.raise(missing / later_tokens),
+            }
+        }
+        let answer_s = first_token.seconds + later_tokens * per_token.seconds;
         let devices = self.device_count();
         let tokens = (load.concurrency * load.output_tokens) as f64;
         Ok(ServerAnswer {
@@ -332,6 +351,14 @@ impl Deployment {
     /// The roofline of the whole load is none: requests wait for each other, so that fewer are processed at once.
     pub fn least_seconds(&self, load: &ServerLoad) -> Result<[f64; TARGETS]> {
         Ok(self.server_work(&ServerLoad { concurrency: 1, ..*load }, &Roofline)?.seconds)
+    }
+
+    /// Returns the time in which one request is answered, from its start to its last token, below which no load can be
+    /// served: the roofline of the prompts that are computed meanwhile, one of each request, all in one pass.
+    pub fn least_answer_seconds(&self, load: &ServerLoad) -> Result<f64> {
+        let sequences = (load.concurrency as f64 / self.prefill.group_count()).floor().max(1.0) as u64;
+        let prompts = ForwardPass::Prefill { sequences, tokens: load.input_tokens };
+        Ok(self.time_pass(prompts, &self.prefill, load, &Roofline)?.seconds)
     }
 
     pub fn device_count(&self) -> u64 {
@@ -518,6 +545,27 @@ mod tests {
             };
             let times: Vec<[f64; TARGETS]> = (0..18).map(|power| seconds(1 << power)).collect();
             assert!(times.is_sorted_by(|one, next| one[0] <= next[0] && one[1] <= next[1]), "{device:?}: {times:?}");
+        }
+    }
+
+    /// Prompts of 4,000 tokens take most of the time of answers of two tokens, far from every measured server.
+    #[test]
+    fn no_server_computes_prompts_above_the_peak_rate() {
+        let device = find_device("h200_sxm").expect("a known device");
+        let model = Architecture::load_architecture("llama-3.1-8b").expect("a shipped model");
+        let formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
+        let server = Deployment { device, model, formats, ..llama_70b(1) };
+        for (output_tokens, overheads) in
+            [(1, None), (2, None), (1, Some(shipped_overheads())), (2, Some(shipped_overheads()))]
+        {
+            let load = ServerLoad { concurrency: 128, input_tokens: 4000, output_tokens };
+            let answer = server.predict_server(&load, &Roofline, overheads).expect("an answer");
+            let later = (output_tokens - 1) as f64 * answer.per_token.seconds;
+            let flops_per_s = 128.0 * 2.0 * 6.98e9 * 4000.0 / (answer.first_token.seconds + later);
+            assert!(flops_per_s <= device.bf16_flops, "{output_tokens}: {answer:?}");
+            for time in [&answer.first_token, &answer.per_token] {
+                assert!(time.low <= time.seconds && time.seconds <= time.high, "{time:?}");
+            }
         }
     }
 
