@@ -330,6 +330,108 @@ class Signals(nn.Module):
         return spectrum.abs(), spectrum.angle().cos(), back, torch.view_as_real(plain), turned, shaped.real, shaped.conj().imag, torch.fft.fft2(y).real, *other
 
 
+class Pools(nn.Module):
+    """Pools with the places of the maxima, their inverses, pools with another divisor, and images without a batch."""
+
+    def forward(self, x, volume):
+        pool = nn.functional.max_pool2d
+        half, places = pool(x, 2, return_indices=True)
+        # The functions that call these cannot be traced.
+        back = torch.ops.aten.max_unpool2d(half, places, [6, 7])
+        wide, wide_places = pool(x, 3, 2, 1, ceil_mode=True, return_indices=True)
+        _, apart = pool(x, 2, 1, 1, dilation=2, return_indices=True)
+        line, line_places = nn.functional.max_pool1d(x[:, :, 0], 2, return_indices=True)
+        deep, deep_places = nn.functional.max_pool3d(volume, 2, return_indices=True)
+        _, adaptive_places = nn.functional.adaptive_max_pool2d(x, (2, 3), return_indices=True)
+        deep_back = torch.ops.aten.max_unpool3d(deep, deep_places, [4, 4, 5], [2, 2, 2], [0, 0, 0])
+        divided = [nn.functional.avg_pool2d(x, 3, 2, 1, ceil_mode=mode, divisor_override=4) for mode in (False, True)]
+        single = pool(x[0], 2), nn.functional.avg_pool2d(x[0], 2), nn.functional.adaptive_avg_pool2d(x[0], 2)
+        return back, wide, wide_places, apart, line, line_places, adaptive_places, deep_back, *divided, *single
+
+
+class Scatters(nn.Module):
+    """Updates that are combined with each other, with or without the elements that they replace."""
+
+    def forward(self, x, index, updates, mask):
+        combined = []
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            for own in (True, False):
+                combined.append(x.scatter_reduce(1, index, updates, reduce, include_self=own))
+                if reduce != "sum":
+                    combined.append(x.index_reduce(1, index[0], updates, reduce, include_self=own))
+        whole = (x * 8).long().scatter_reduce(1, index, (updates * 8).long(), "mean", include_self=False)
+        rows = x.masked_scatter(mask.unsqueeze(1) > 0, updates)
+        return *combined, whole, rows, x.masked_scatter(x > 0, updates.flatten())
+
+
+class Special(nn.Module):
+    """Functions of elements that are compositions of others, and powers of integers."""
+
+    def forward(self, a, b, whole):
+        signed = torch.where(a > 1, -0.0, a)
+        signs = torch.copysign(a, signed), torch.copysign(b, -1.0), torch.signbit(signed), torch.signbit(whole)
+        logs = torch.xlogy(a.relu(), b.abs()), torch.special.xlog1py(a, b.abs()), torch.logaddexp2(a, b), torch.special.entr(a)
+        tests = torch.isclose(a, a + 1e-6), torch.isposinf(1 / a.relu()), torch.isneginf(a.relu().log()), whole.isnan(), whole.isinf()
+        others = torch.sinc(a.relu()), torch.ldexp(a, whole), torch.deg2rad(a), torch.rad2deg(whole), torch.special.ndtr(a), torch.float_power(b.abs(), 1.5)
+        bent = nn.functional.softplus(a, 2, 1), nn.functional.selu(a), torch.fmax(a, b), torch.fmin(whole, whole.flip(0))
+        open_side = (1 / a.relu()).clamp(min=0), a.relu().log().clamp(max=0)
+        powers = 2 ** whole, whole ** 3, (whole - 2) ** whole, whole ** 0, (whole - 2) ** 2
+        joined = torch.addr(a, a[:, 0], a[0]), torch.nansum(a.log(), 1), torch.nanmean(a.log()), torch.trace(a), nn.functional.mse_loss(a, b), torch.stack([a, whole]), (a > 0).amax(1), *(a > 0).max(0)
+        return *signs, *logs, *tests, *others, *bent, *open_side, *powers, *joined
+
+
+class Spectra(nn.Module):
+    """Filters of spectra: products of complex tensors, parts of a spectrum, and transforms of several axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3, 2, 2, dtype=torch.cfloat))
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft2(x)
+        kept = torch.zeros(2, 3, 4, 4, dtype=torch.cfloat)
+        kept[:, :, :2, :2] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, :2, :2], self.weight)
+        kept[:, :, -2:, :2] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, -2:, :2], self.weight)
+        filtered = torch.fft.irfft2(kept, s=(4, 6))
+        a, b = torch.complex(x[0, 0], x[0, 1]), torch.complex(x[1, 0], x[1, 1])
+        numbers = a @ b.T, a / b, a.exp(), a + x[0, 0], 2 / b, (a * b).sum(1), torch.cat([a, b], 1), torch.fft.fftshift(a)
+        moved = torch.fft.fftshift(x), torch.fft.ifftshift(x, dim=(1, 3)), torch.fft.fftfreq(6) + torch.fft.rfftfreq(10)
+        back = torch.fft.irfftn(torch.fft.rfftn(x, s=(4, 8), dim=(2, 3), norm="ortho"), s=(4, 7), dim=(2, 3), norm="ortho")
+        return filtered, *[torch.view_as_real(number) for number in numbers], *moved, back
+
+
+class Parts(nn.Module):
+    """Every second element, and elements of views, that are written to; tensors that are parts of others."""
+
+    def __init__(self):
+        super().__init__()
+        whole = torch.randn(6, 8)
+        self.left, self.columns = nn.Parameter(whole[:, :3]), nn.Parameter(whole[:, 1::2])
+        self.turned = nn.Parameter(whole.t()[2:5])
+        self.register_buffer("rows", whole[::2].expand(2, 3, 8))
+
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        y[:, 0::2], y[:, 1::2] = x[:, 0::2].sin(), x[:, 1::2].cos()
+        z = x.clone()
+        z.view(2, 3, 6)[:, 1] *= 2
+        z.t()[2].add_(1)
+        z.unsqueeze(0)[0, ::3, 4] = 0
+        turned = torch.as_strided(x.t().reshape(2, 3, 6).transpose(1, 2).contiguous(), (2, 2, 3), (18, 9, 1))
+        return y, z, z.clone().fill_diagonal_(3), turned, x @ self.left, self.columns * 2, self.turned.sum(1), self.rows + 1
+
+
+class Sizes(nn.Module):
+    """Two inputs whose first sizes are one symbol."""
+
+    def forward(self, x, y):
+        return (x + y).reshape(-1), x.mean(0)
+
+
+# The symbols of a case whose sizes are not fixed, per input.
+DYNAMIC = {"small_sizes": ({0: torch.export.Dim("n", min=2, max=64)},) * 2}
+
+
 class Answers(nn.Module):
     """A library model that answers with one tensor."""
 
@@ -391,6 +493,14 @@ def cases():
     yield "bert_core", lambda: Answers(hf.BertModel(hf.BertConfig(**middle)), "last_hidden_state"), (tokens,)
     yield "resnet18_core", torchvision.models.resnet18, (image,)
     yield "small_rounds", Rounds, (torch.randn(3, 8) * 20,)
+    index, mask = torch.randint(0, 5, (3, 4)), torch.tensor([1, -1, 1])
+    for end in ("", "_core"):
+        yield "small_pools" + end, Pools, (torch.randn(2, 3, 6, 7), torch.randn(1, 2, 4, 4, 5))
+        yield "small_special" + end, Special, (torch.randn(5, 5), torch.randn(5, 5), torch.randint(0, 5, (5, 5)))
+        yield "small_spectra" + end, Spectra, (torch.randn(2, 2, 4, 6),)
+    yield "small_parts", Parts, (torch.randn(6, 6),)
+    yield "small_sizes", Sizes, (torch.randn(3, 4), torch.randn(3, 4))
+    yield "small_scatters", Scatters, (torch.randn(3, 5), index, torch.randn(3, 4), mask)
 
 
 def shrink_graph(graph):
@@ -434,7 +544,7 @@ def main():
                 if isinstance(module, nn.BatchNorm2d):
                     module.running_mean.normal_(0, 0.1)
                     module.running_var.uniform_(0.5, 1.5)
-            exported = torch.export.export(model, inputs, strict=False)
+            exported = torch.export.export(model, inputs, strict=False, dynamic_shapes=DYNAMIC.get(name))
             if name.endswith("_core"):
                 exported = exported.run_decompositions()
             answer = model(*inputs)

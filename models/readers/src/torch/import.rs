@@ -12,7 +12,7 @@ use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::names::shorten_text;
-use models::types::TensorType;
+use models::types::{Dim, TensorType};
 use passes::fold::contents_of;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -131,6 +131,7 @@ impl<'a> Importer<'a> {
                 return Err(self.malformed(format!("input `{name}`"), reason));
             }
         }
+        let sizes = self.given_sizes(&names)?;
         for name in names {
             let place = || format!("input `{name}`");
             let id = if let Some(bound) = self.options.bindings.get(name) {
@@ -140,11 +141,20 @@ impl<'a> Importer<'a> {
                     self.malformed(place(), "the file does not state the type of the input".to_owned())
                 })?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
-                if let Some(extents) = self.options.shapes.get(name) {
-                    if let Some(reason) = self.program.range_problem(meta, extents) {
-                        return Err(self.malformed(place(), reason));
+                match self.options.shapes.get(name) {
+                    Some(extents) => {
+                        if let Some(reason) = self.program.range_problem(meta, extents) {
+                            return Err(self.malformed(place(), reason));
+                        }
+                        ty = TensorType::new(ty.dtype, extents);
                     }
-                    ty = TensorType::new(ty.dtype, extents);
+                    None => {
+                        for (dim, size) in ty.shape.iter_mut().zip(&meta.sizes) {
+                            if let Some((extent, _)) = schema::symbol_name(size).and_then(|symbol| sizes.get(symbol)) {
+                                *dim = Dim::Known(*extent);
+                            }
+                        }
+                    }
                 }
                 self.emit.builder.add_input(name, ty)?
             };
@@ -152,6 +162,27 @@ impl<'a> Importer<'a> {
             self.bind_name(name, cell)?;
         }
         Ok(())
+    }
+
+    /// Returns the size of each symbol that the given shapes set, and the input that sets it. A symbol has the same size
+    /// in all inputs.
+    fn given_sizes(&self, names: &[&'a str]) -> Result<HashMap<&'a str, (i64, &'a str)>> {
+        let mut sizes: HashMap<&str, (i64, &str)> = HashMap::new();
+        for &name in names {
+            let (Some(meta), Some(extents)) = (self.value_meta(name), self.options.shapes.get(name)) else { continue };
+            for (dimension, (size, &extent)) in meta.sizes.iter().zip(extents).enumerate() {
+                let Some(symbol) = schema::symbol_name(size) else { continue };
+                let (known, input) = *sizes.entry(symbol).or_insert((extent, name));
+                if known != extent {
+                    let symbol = shorten_text(symbol);
+                    let reason = format!(
+                        "dimension {dimension} is {extent}, but the size `{symbol}` is {known} in input `{input}`"
+                    );
+                    return Err(self.malformed(format!("input `{name}`"), reason));
+                }
+            }
+        }
+        Ok(sizes)
     }
 
     pub(super) fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {

@@ -28,7 +28,7 @@ impl ExportedProgram {
     /// Returns why an input cannot have these extents: a size outside of the range that was stated at export.
     pub fn range_problem(&self, input: &Meta, extents: &[i64]) -> Option<String> {
         input.sizes.iter().zip(extents).enumerate().find_map(|(dimension, (size, extent))| {
-            let symbol = size.value_of("as_expr")?.get("expr_str")?.as_str()?;
+            let symbol = symbol_name(size)?;
             let SizeRange { min_val, max_val } = self.range_constraints.get(symbol)?;
             let (least, most) = (min_val.as_i64().unwrap_or(0), max_val.as_i64().unwrap_or(i64::MAX));
             let is_outside = !(least..=most).contains(extent);
@@ -39,6 +39,16 @@ impl ExportedProgram {
             })
         })
     }
+}
+
+/// Returns the name of a size that is a single symbol, as in `s7` or `Symbol('s7', positive=True, integer=True)`.
+pub(super) fn symbol_name(size: &Union) -> Option<&str> {
+    let text = size.value_of("as_expr")?.get("expr_str")?.as_str()?;
+    let name = match text.strip_prefix("Symbol('") {
+        Some(rest) => rest.split_once('\'').filter(|(_, rest)| rest.find(')') == Some(rest.len() - 1))?.0,
+        None => text,
+    };
+    name.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_').then_some(name)
 }
 
 #[derive(Deserialize)]
@@ -269,7 +279,8 @@ mod tests {
     #[test]
     fn sizes_outside_of_the_exported_range_are_refused() {
         let size = |symbol: &str| json!({ "as_expr": { "expr_str": symbol, "hint": { "as_int": 4 } } });
-        let input = json!({ "dtype": 7, "sizes": [size("s77"), { "as_int": 3 }, size("s27"), size("2*s77")] });
+        let written_out = "Symbol('s27', positive=True, integer=True)";
+        let input = json!({ "dtype": 7, "sizes": [size("s77"), { "as_int": 3 }, size(written_out), size("2*s77")] });
         let input: Meta = serde_json::from_value(input).unwrap();
         let program = json!({
             "graph_module": {

@@ -19,7 +19,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 26);
+    assert_eq!(cases.len(), 27);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -269,6 +269,24 @@ fn a_step_of_a_layer_has_the_same_tasks_as_the_next() {
     let tasks = models::distinct_tasks(&graph, models::Fuse::Epilogue).unwrap();
     let rows = tasks.iter().filter(|one| one.task.name() == "gather" && one.task.describe().contains("[5,2,"));
     assert_eq!(rows.map(|one| one.places.len()).collect::<Vec<_>>(), [20, 5]);
+}
+
+#[test]
+fn a_symbol_has_one_size_in_all_inputs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_sizes.pt2");
+    let read = |shapes: &[(&str, i64)]| {
+        let shapes = shapes.iter().map(|(name, rows)| ((*name).to_owned(), vec![*rows, 4])).collect();
+        load_file(&path, &Options { shapes, ..Options::default() }).map(|imported| imported.graph)
+    };
+    let graph = read(&[("y", 9)]).unwrap();
+    let types: Vec<String> = graph.inputs.iter().map(|id| graph.value(*id).unwrap().ty.to_string()).collect();
+    assert_eq!(types, ["f32[9,4]", "f32[9,4]"]);
+    let error = |shapes: &[(&str, i64)]| read(shapes).unwrap_err().to_string();
+    let other = error(&[("x", 5), ("y", 6)]);
+    assert!(other.contains("input `y`: dimension 0 is 6, but the size `s"), "{other}");
+    assert!(other.ends_with("` is 5 in input `x`"), "{other}");
+    let outside = error(&[("x", 65)]);
+    assert!(outside.contains("dimension 0 is 65, but the export allows 2 to 64"), "{outside}");
 }
 
 #[test]

@@ -52,6 +52,9 @@ impl<'a> Interpreter<'a> {
 
     pub fn error_place(&self) -> String {
         let (function, line) = self.place;
+        if function.is_empty() && self.tensors.refused.is_none() {
+            return "result of the program".to_owned();
+        }
         self.tensors.refused.clone().unwrap_or_else(|| format!("function `{}`, line {line}", escape_name(function)))
     }
 

@@ -170,11 +170,21 @@ impl<'a> Tensors<'a> {
                 Ok(Value::Missing)
             }
             Err(refusal) => {
-                let place = format!("node `{}` (`{}`)", escape_name(&self.local_name()), escape_name(&operator));
+                let place = self.operator_place(&operator);
                 self.refused.get_or_insert(place);
                 Err(refusal)
             }
             made => made,
+        }
+    }
+
+    /// Names a call by the variable of its result or, within an expression, by the module.
+    fn operator_place(&self, operator: &str) -> String {
+        let operator = escape_name(operator);
+        match (self.target.is_empty(), self.scope.is_empty()) {
+            (false, _) => format!("node `{}` (`{operator}`)", escape_name(&self.local_name())),
+            (true, false) => format!("operator `{operator}` of module `{}`", escape_name(&self.scope)),
+            (true, true) => format!("operator `{operator}`"),
         }
     }
 

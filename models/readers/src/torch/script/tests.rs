@@ -126,7 +126,7 @@ fn a_traced_file_has_the_shapes_it_was_traced_with() {
 
 #[test]
 fn programs_that_cannot_be_followed_name_the_place() {
-    check_refused(module("    return torch.foo(x)"), "node `` (`aten.foo`): not supported: this version has no rule");
+    check_refused(module("    return torch.foo(x)"), "operator `aten.foo`: not supported: this version has no rule");
     check_refused(module("    y = torch.nonzero(x)\n    return y"), "node `y` (`aten.nonzero`)");
     check_refused(
         module("    if bool(torch.sum(x)):\n      y = x\n    else:\n      y = torch.neg(x)\n    return y"),
@@ -176,4 +176,10 @@ fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
     let stale =
         "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
     check_refused(module(stale), "the memory of the tensor was overwritten through another name");
+}
+
+#[test]
+fn a_result_that_is_stale_is_named() {
+    let body = "    y = torch.clone(x)\n    z = torch.permute(y, [1, 0])\n    _0 = torch.zero_(z)\n    return y";
+    check_refused(module(body), "result of the program: not supported: an input is stale");
 }
