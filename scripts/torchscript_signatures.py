@@ -20,7 +20,7 @@ REFUSED = """nonzero _unique2 masked_select argwhere unique_consecutive rand ran
 
 def operators():
     rules = re.findall(r'^    \("([\w.]+)",', (FOLDER / "rules/table.rs").read_text(), re.M)
-    complex_rules = re.findall(r'"([\w.]+)"(?: \||\s*=>)', (FOLDER / "rules/complex.rs").read_text())
+    complex_rules = re.findall(r'"([\w.]+)"\s*(?:\||=>)', (FOLDER / "rules/complex.rs").read_text())
     return {*rules, *complex_rules, *REFUSED}
 
 

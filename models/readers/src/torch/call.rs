@@ -35,6 +35,8 @@ pub(super) struct Call<'a, 'b> {
     pub complex: Vec<&'a str>,
     /// Types that the file states for the outputs, where all extents are known.
     pub stated: Vec<Option<TensorType>>,
+    /// Number of leading outputs that may be read. A rule may leave out the others.
+    pub wanted: usize,
 }
 
 impl Call<'_, '_> {

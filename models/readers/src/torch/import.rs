@@ -15,7 +15,7 @@ use models::names::shorten_text;
 use models::types::{Dim, TensorType};
 use passes::fold::contents_of;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) const MAX_VALUES: u32 = 1 << 21;
 
@@ -35,6 +35,8 @@ pub(super) struct Importer<'a> {
     pub(super) cell_of: HashMap<&'a str, usize>,
     /// Integers that the program computes, for example from shapes, by name.
     pub(super) numbers: HashMap<&'a str, i64>,
+    /// Names that nodes read or that are outputs, in all graphs of the program.
+    read: HashSet<&'a str>,
     skipped: Vec<Skipped>,
     notes: Vec<String>,
     pub(super) loose_ends: Vec<ValueId>,
@@ -59,6 +61,7 @@ pub(super) fn import_program(
         cells: Cells::default(),
         cell_of: HashMap::new(),
         numbers: HashMap::new(),
+        read: HashSet::new(),
         skipped: Vec::new(),
         notes: Vec::new(),
         loose_ends: Vec::new(),
@@ -67,6 +70,7 @@ pub(super) fn import_program(
         let reason = format!("the model has too many nodes: {}", graph.nodes.len());
         return Err(importer.malformed(String::new(), reason));
     }
+    collect_read_names(graph, &mut importer.read);
     importer.add_inputs(&mut weights)?;
     for node in &graph.nodes {
         importer.import_node(node)?;
@@ -255,7 +259,8 @@ impl<'a> Importer<'a> {
         };
         let stated = names.iter().map(|name| self.value_meta(name).and_then(|meta| type_of(meta).ok())).collect();
         let is_open = operator == "higher_order.cond" && self.is_open_condition(&arguments)?;
-        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
+        let wanted = names.iter().rposition(|name| self.read.contains(name)).map_or(1, |last| last + 1);
+        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted };
         let made = rule(&mut call)?;
         if is_open {
             let place = node_label(node);
@@ -416,6 +421,12 @@ fn count_without_rule(graph: &schema::Graph, counts: &mut BTreeMap<String, usize
         }
         node.parts.iter().for_each(|part| count_without_rule(part, counts));
     }
+}
+
+fn collect_read_names<'a>(graph: &'a schema::Graph, read: &mut HashSet<&'a str>) {
+    let inputs = graph.nodes.iter().flat_map(|node| &node.inputs).map(|input| &input.arg);
+    read.extend(inputs.chain(&graph.outputs).flat_map(names_of));
+    graph.nodes.iter().flat_map(|node| &node.parts).for_each(|part| collect_read_names(part, read));
 }
 
 fn number_name(union: &Union) -> Option<&str> {

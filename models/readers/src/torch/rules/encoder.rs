@@ -13,7 +13,14 @@ fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str,
     });
     let stated = vec![first.map(|id| call.emit.dtype(id)).transpose()?.map(|dtype| TensorType::new(dtype, &[]))];
     let arguments = arguments.into_iter().collect();
-    let mut inner = Call { emit: &mut *call.emit, operator: call.operator, arguments, complex: Vec::new(), stated };
+    let mut inner = Call {
+        emit: &mut *call.emit,
+        operator: call.operator,
+        arguments,
+        complex: Vec::new(),
+        stated,
+        wanted: usize::MAX,
+    };
     match rule(&mut inner)?.first() {
         Some(RuleOutput { id, .. }) => Ok(*id),
         None => unsupported("a part of the layer has no result"),

@@ -11,6 +11,7 @@ mod layout;
 mod movement;
 mod normalise;
 mod pointwise;
+mod pool;
 mod recurrent;
 mod reduce;
 mod sample;

@@ -1,8 +1,8 @@
 //! The table of import rules, by name of the ATen operator.
 
 use super::{
-    Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, recurrent, reduce,
-    sample, window,
+    Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, pool, recurrent,
+    reduce, sample, window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
@@ -26,8 +26,8 @@ macro_rules! compare {
 
 /// Rules sorted by operator name for binary search.
 pub(super) const RULES: &[(&str, Rule)] = &[
-    ("_adaptive_avg_pool2d", window::adaptive_average_pool),
-    ("_adaptive_avg_pool3d", window::adaptive_average_pool),
+    ("_adaptive_avg_pool2d", pool::adaptive_average_pool),
+    ("_adaptive_avg_pool3d", pool::adaptive_average_pool),
     ("_batch_norm_no_update", normalise::batch_norm),
     ("_cdist_forward", reduce::pairwise_norms),
     ("_convolution", contraction::convolution),
@@ -67,12 +67,12 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("absolute", unary!(UnaryOp::Abs)),
     ("acos", unary!(UnaryOp::Acos)),
     ("acosh", unary!(UnaryOp::Acosh)),
-    ("adaptive_avg_pool1d", window::adaptive_average_pool),
-    ("adaptive_avg_pool2d", window::adaptive_average_pool),
-    ("adaptive_avg_pool3d", window::adaptive_average_pool),
-    ("adaptive_max_pool1d", window::adaptive_max_pool),
-    ("adaptive_max_pool2d", window::adaptive_max_pool),
-    ("adaptive_max_pool3d", window::adaptive_max_pool),
+    ("adaptive_avg_pool1d", pool::adaptive_average_pool),
+    ("adaptive_avg_pool2d", pool::adaptive_average_pool),
+    ("adaptive_avg_pool3d", pool::adaptive_average_pool),
+    ("adaptive_max_pool1d", pool::adaptive_max_pool),
+    ("adaptive_max_pool2d", pool::adaptive_max_pool),
+    ("adaptive_max_pool3d", pool::adaptive_max_pool),
     ("add", pointwise::add),
     ("addcdiv", |call| pointwise::add_of(call, BinaryOp::Div)),
     ("addcmul", |call| pointwise::add_of(call, BinaryOp::Mul)),
@@ -106,9 +106,9 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("atleast_1d", layout::at_least),
     ("atleast_2d", layout::at_least),
     ("atleast_3d", layout::at_least),
-    ("avg_pool1d", window::average_pool),
-    ("avg_pool2d", window::average_pool),
-    ("avg_pool3d", window::average_pool),
+    ("avg_pool1d", pool::average_pool),
+    ("avg_pool2d", pool::average_pool),
+    ("avg_pool3d", pool::average_pool),
     ("baddbmm", contraction::addmm),
     ("batch_norm", normalise::batch_norm),
     ("bilinear", contraction::bilinear),
@@ -278,11 +278,14 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("matmul", contraction::mat_mul),
     ("matrix_H", layout::transpose_last),
     ("max", |call| reduce::extreme_value(call, true)),
-    ("max_pool1d", window::max_pool),
-    ("max_pool2d", window::max_pool),
-    ("max_pool2d_with_indices", window::max_pool),
-    ("max_pool3d", window::max_pool),
-    ("max_pool3d_with_indices", window::max_pool),
+    ("max_pool1d", pool::max_pool),
+    ("max_pool1d_with_indices", pool::max_pool),
+    ("max_pool2d", pool::max_pool),
+    ("max_pool2d_with_indices", pool::max_pool),
+    ("max_pool3d", pool::max_pool),
+    ("max_pool3d_with_indices", pool::max_pool),
+    ("max_unpool2d", pool::max_unpool),
+    ("max_unpool3d", pool::max_unpool),
     ("maximum", binary!(BinaryOp::Max)),
     ("mean", |call| reduce::reduce(call, ReduceOp::Mean)),
     ("median", reduce::median),

@@ -1,84 +1,11 @@
-//! Import rules of pooling and resizing.
+//! Import rules of resizing.
 
+use super::pool::{batched_image, rank_of};
 use super::{Call, Outputs, numbers_of, push_output};
 use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{AdaptivePool, Gather, GlobalPool, Identity, Op, Pool, PoolMode, Resize, ResizeMode};
-
-fn rank_of(call: &Call<'_, '_>) -> usize {
-    match call.operator.trim_end_matches("_with_indices").trim_end_matches("_aa").chars().rev().nth(1) {
-        Some('1') => 1,
-        Some('3') => 3,
-        _ => 2,
-    }
-}
-
-/// Returns the input and its extents `[batch, channels, space…]`; refuses data without a batch dimension.
-fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
-    let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
-    let extents = call.emit.extents(x)?;
-    if extents.len() != rank + 2 {
-        return unsupported(format!("an input of {} dimensions, without a batch dimension", extents.len()));
-    }
-    Ok((x, extents))
-}
-
-fn emit_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
-    let rank = rank_of(call);
-    let (x, extents) = batched_image(call, rank)?;
-    let mut kernel = call.spatial_list("kernel_size", rank, 1)?;
-    let strides =
-        if call.int_list("stride")?.is_empty() { kernel.clone() } else { call.spatial_list("stride", rank, 1)? };
-    let pads = call.spatial_list("padding", rank, 0)?;
-    if call.has_argument("divisor_override") {
-        return unsupported("the argument `divisor_override`");
-    }
-    if call.flag_argument("ceil_mode", false)? {
-        // Clamps a window that is wider than the padded data.
-        let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(pad.saturating_mul(2)));
-        kernel.iter_mut().zip(widest).for_each(|(kernel, widest)| *kernel = (*kernel).min(widest));
-    }
-    let op = Op::Pool(Pool {
-        mode,
-        kernel,
-        strides,
-        pads: [pads.as_slice(), &pads].concat(),
-        dilations: call.spatial_list("dilation", rank, 1)?,
-        ceil: call.flag_argument("ceil_mode", false)?,
-        count_pad: mode == PoolMode::Average && call.flag_argument("count_include_pad", true)?,
-    });
-    push_output(call, op, &[x])
-}
-
-pub(super) fn max_pool(call: &mut Call<'_, '_>) -> Outputs {
-    emit_pool(call, PoolMode::Max)
-}
-
-pub(super) fn average_pool(call: &mut Call<'_, '_>) -> Outputs {
-    emit_pool(call, PoolMode::Average)
-}
-
-fn adaptive_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
-    let rank = rank_of(call);
-    let (x, before) = batched_image(call, rank)?;
-    let extents = call.spatial_list("output_size", rank, 1)?;
-    if extents.iter().all(|&extent| extent == 1) {
-        return push_output(call, Op::GlobalPool(GlobalPool { mode }), &[x]);
-    }
-    if extents == before[2..] {
-        return push_output(call, Op::Identity(Identity {}), &[x]);
-    }
-    push_output(call, Op::AdaptivePool(AdaptivePool { mode, extents }), &[x])
-}
-
-pub(super) fn adaptive_average_pool(call: &mut Call<'_, '_>) -> Outputs {
-    adaptive_pool(call, PoolMode::Average)
-}
-
-pub(super) fn adaptive_max_pool(call: &mut Call<'_, '_>) -> Outputs {
-    adaptive_pool(call, PoolMode::Max)
-}
+use models::operators::{Gather, Op, Resize, ResizeMode};
 
 struct Sides {
     x: ValueId,

@@ -269,7 +269,7 @@ impl<'a> Tensors<'a> {
         let dtype = dtypes::result_dtype(operator, &arguments, requested, (&self.emit, &self.numbers))?;
         let stated = vec![Some(TensorType::new(dtype, &[]))];
         let first_new = self.emit.builder.next_id();
-        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
+        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted: usize::MAX };
         let made = rule(&mut call)?;
         let first = assigned.arguments.first().map(|(_, value)| *value).filter(|value| is_tensor(*value));
         let source = first.map(|value| self.tensor_cell(value, heap)).transpose()?;
