@@ -306,23 +306,3 @@ pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
     let flat = call.emit.reshape(x, &[count])?;
     push_output(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
 }
-
-pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers, mut source) =
-        (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("src")?);
-    let axis = call.axis_argument(x, "dim", 0)? as i64;
-    if !call.flag_argument("include_self", true)? {
-        return unsupported("`include_self` with the value false");
-    }
-    let combine = match call.text_argument("reduce", "")?.as_str() {
-        "sum" => ScatterOp::Add,
-        "prod" => ScatterOp::Mul,
-        "amax" => ScatterOp::Max,
-        "amin" => ScatterOp::Min,
-        other => return unsupported(format!("`reduce` with the value `{other}`")),
-    };
-    for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
-        source = call.emit.slice(source, at, 0, extent)?;
-    }
-    push_output(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, source])
-}

@@ -15,6 +15,7 @@ mod pool;
 mod recurrent;
 mod reduce;
 mod sample;
+mod scatter;
 mod signal;
 mod table;
 mod window;

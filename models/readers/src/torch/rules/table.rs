@@ -2,7 +2,7 @@
 
 use super::{
     Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, pool, recurrent,
-    reduce, sample, window,
+    reduce, sample, scatter, window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
@@ -232,6 +232,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("index_copy", |call| index::index_rows(call, ScatterOp::Replace)),
     ("index_fill", index::index_fill),
     ("index_put", index::index_put),
+    ("index_reduce", scatter::index_reduce),
     ("index_select", index::index_select),
     ("inner", contraction::inner_product),
     ("instance_norm", normalise::instance_norm),
@@ -275,6 +276,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("mH", layout::transpose_last),
     ("mT", layout::transpose_last),
     ("masked_fill", index::masked_fill),
+    ("masked_scatter", scatter::masked_scatter),
     ("matmul", contraction::mat_mul),
     ("matrix_H", layout::transpose_last),
     ("max", |call| reduce::extreme_value(call, true)),
@@ -367,7 +369,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("scaled_dot_product_attention", contraction::attention),
     ("scatter", index::scatter_elements),
     ("scatter_add", index::scatter_elements),
-    ("scatter_reduce", index::scatter_reduce),
+    ("scatter_reduce", scatter::scatter_reduce),
     ("searchsorted", bags::bucketize),
     ("select", movement::select),
     ("select_copy", movement::select),
