@@ -37,6 +37,9 @@ pub(super) struct Call<'a, 'b> {
     pub stated: Vec<Option<TensorType>>,
     /// Number of leading outputs that may be read. A rule may leave out the others.
     pub wanted: usize,
+    /// Dimensions of the first operand in memory order, from the largest stride to the smallest; None if the order is
+    /// unknown or the memory has gaps.
+    pub memory_order: Option<Vec<usize>>,
 }
 
 impl Call<'_, '_> {
@@ -183,13 +186,6 @@ impl Call<'_, '_> {
                 Some(number) => self.emit.add_scalar(dtype, number),
                 None => malformed(format!("`{name}` is missing")),
             },
-        }
-    }
-
-    pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
-        match self.int_argument(name, expected)? {
-            found if found == expected => Ok(()),
-            found => unsupported(format!("`{name}` is {found}; only {expected} is supported")),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::inline::is_loop;
 use super::memory::{Cells, STALE, Slot};
 use super::rules::{self, RuleOutput};
 use super::schema::{self, ExportedProgram, Input, Meta, Node, Union, names_of};
-use super::weights::{Weights, type_of};
+use super::weights::{Weights, dense_order, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported};
 
 use models::check::GraphLimits;
@@ -260,7 +260,10 @@ impl<'a> Importer<'a> {
         let stated = names.iter().map(|name| self.value_meta(name).and_then(|meta| type_of(meta).ok())).collect();
         let is_open = operator == "higher_order.cond" && self.is_open_condition(&arguments)?;
         let wanted = names.iter().rposition(|name| self.read.contains(name)).map_or(1, |last| last + 1);
-        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted };
+        let operand = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
+        let meta = operand.filter(|_| operator.starts_with("as_strided")).and_then(|name| self.value_meta(name));
+        let memory_order = meta.and_then(dense_order);
+        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted, memory_order };
         let made = rule(&mut call)?;
         if is_open {
             let place = node_label(node);

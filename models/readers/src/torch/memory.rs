@@ -1,6 +1,6 @@
 //! Tracks tensors that share memory: views such as slices, and operators that write to their input.
-//! A name refers to a cell, and a cell may be a view of another cell. A write to a slice is propagated to the tensors
-//! that it is cut from. All other cells that share the memory become stale, and reading a stale cell is refused.
+//! A name refers to a cell, and a cell may be a view of another cell. A write to a slice
+//! or a reshaped tensor is propagated to the tensors whose memory it shares. All other cells that share the memory become stale, and reading a stale cell is refused.
 
 use super::rules::{self, Memory};
 use crate::{Emit, Outcome, unsupported};
@@ -51,11 +51,14 @@ impl Cells {
         self.cells[cell].slot
     }
 
-    /// Writes to a cell and, while a cell is a slice of another one, to that one, but not through other views.
+    /// Writes to a cell and, while the position of a view in another cell is known, to that one.
     pub fn write_cell(&mut self, emit: &mut Emit<'_>, written: usize, id: ValueId) -> Outcome<()> {
         self.cells[written].slot = Slot::Value(id);
         let mut path = vec![written];
-        while let Some((parent, Memory::Range { .. })) = self.cells[path[path.len() - 1]].parent {
+        while let Some((parent, window)) = self.cells[path[path.len() - 1]].parent {
+            if matches!(window, Memory::Own | Memory::Other) {
+                break;
+            }
             if path.len() > MAX_WINDOWS {
                 return unsupported("writing to a slice that is nested too deeply");
             }
@@ -68,8 +71,8 @@ impl Cells {
             else {
                 return unsupported("writing to memory of a skipped node");
             };
-            if let Some((_, Memory::Range { axis, start, stop, is_row })) = self.cells[inner].parent {
-                let id = rules::write_range(emit, outer_id, inner_id, axis, [start, stop], is_row)?;
+            if let Some((_, window)) = self.cells[inner].parent {
+                let id = rules::write_view(emit, outer_id, inner_id, window)?;
                 self.cells[outer].slot = Slot::Value(id);
             }
         }

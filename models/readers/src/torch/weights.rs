@@ -1,11 +1,11 @@
 //! Weights and constants of an archive, by their names in the model.
 //! A tensor is a view of stored elements: an offset and a stride per dimension. A view that permutes a contiguous
-//! tensor becomes a lazy transposition, and a view that repeats elements a lazy expansion.
+//! tensor becomes a lazy transposition, a view that repeats elements a lazy expansion, and a view with gaps a lazy slice.
 
 use super::schema::{Meta, Payload, Payloads, dtype_of_code, known_integer};
 use crate::archive::Archive;
 use models::graph::Const;
-use models::operators::{Expand, Op, Transpose};
+use models::operators::{Expand, Op, Pad, Reshape, Slice, Transpose};
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use std::collections::BTreeMap;
@@ -108,11 +108,80 @@ impl StoredTensor {
             let data = Const::from_operator(Op::Expand(Expand { shape }), vec![(packed, data)]);
             return Ok((ty.clone(), data, format!("{same} as {ty}")));
         }
-        let length = ty.size_bytes().ok_or_else(|| format!("the size of {ty} is unknown"))?;
         let order = self.memory_order(&ty)?;
+        let same = format!("{} {start} {ty} {:?} {order:?}", self.entry, self.strides);
+        if let Some(stored) = self.enclosing_extents(&ty, &order) {
+            let data = self.load_part(archive, &ty, (start, &stored), &order)?;
+            return Ok((ty, data, same));
+        }
+        let length = ty.size_bytes().ok_or_else(|| format!("the size of {ty} is unknown"))?;
         let data = archive.entry_contents(&self.entry, start, length)?;
-        let same = format!("{} {start} {ty} {order:?}", self.entry);
         Ok((ty.clone(), permute_contents(&ty, &order, data), same))
+    }
+
+    /// Returns whether the elements lie in memory in the order of the dimensions, without gaps.
+    pub fn is_row_major(&self) -> bool {
+        self.tensor_type().and_then(|ty| {
+            let order = self.memory_order(&ty)?;
+            Ok(self.enclosing_extents(&ty, &order).is_none() && order.is_sorted())
+        }) == Ok(true)
+    }
+
+    /// Returns the extents of the dense tensor that this tensor is a part of, in memory order and with an extent for the
+    /// distance of elements as the last one; None for a tensor without gaps.
+    fn enclosing_extents(&self, ty: &TensorType, order: &[usize]) -> Option<Vec<i64>> {
+        let (extents, strides) = (ty.extents()?, self.number_strides());
+        if strides.is_empty() || ty.element_count() == Some(0) {
+            return None;
+        }
+        let wide: Vec<usize> = order.iter().copied().filter(|&axis| extents[axis] > 1).collect();
+        let steps: Vec<i64> = wide.iter().map(|&axis| strides[axis]).chain([1]).collect();
+        let stored: Vec<i64> = steps.windows(2).map(|pair| pair[0] / pair[1]).collect();
+        let is_dense = wide.iter().skip(1).map(|&axis| extents[axis]).chain([1]).eq(stored.iter().copied());
+        let first = extents[*wide.first()?];
+        (!is_dense).then(|| [first].into_iter().chain(stored).collect())
+    }
+
+    /// Loads a part of a dense tensor: pads the stored elements to whole rows and slices them.
+    fn load_part(
+        &self,
+        archive: &Archive,
+        ty: &TensorType,
+        (start, stored): (u64, &[i64]),
+        order: &[usize],
+    ) -> Result<Const, String> {
+        let too_large = || format!("the strides {:?} are too large", self.strides);
+        let (extents, strides) = (ty.extents().unwrap_or_default(), self.number_strides());
+        let reach = extents
+            .iter()
+            .zip(&strides)
+            .try_fold(1i64, |reach, (&extent, &stride)| reach.checked_add((extent - 1).checked_mul(stride)?));
+        let reach = reach.ok_or_else(too_large)?;
+        let full = stored.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent)).ok_or_else(too_large)?;
+        let bytes = u64::try_from(reach).ok().and_then(|reach| reach.checked_mul(ty.dtype.size_bytes()));
+        let data = archive.entry_contents(&self.entry, start, bytes.ok_or_else(too_large)?)?;
+        let of = |extents: &[i64]| TensorType::new(ty.dtype, extents);
+        [of(&[full]), of(stored)].iter().try_for_each(check_type)?;
+        let pad = Op::Pad(Pad { pads: vec![0, full - reach], value: 0.0 });
+        let data = Const::from_operator(pad, vec![(of(&[reach]), data)]);
+        let data = Const::from_operator(Op::Reshape(Reshape { shape: stored.to_vec() }), vec![(of(&[full]), data)]);
+        let wide: Vec<i64> = order.iter().map(|&axis| extents[axis]).filter(|&extent| extent > 1).collect();
+        let stops = [wide.as_slice(), &[1]].concat();
+        let axes = (0..stops.len() as i64).collect();
+        let (starts, steps) = (vec![0; stops.len()], vec![1; stops.len()]);
+        let slice = Op::Slice(Slice { axes, starts, stops: stops.clone(), steps });
+        let data = Const::from_operator(slice, vec![(of(stored), data)]);
+        let shape: Vec<i64> = order.iter().map(|&axis| extents[axis]).collect();
+        let data = Const::from_operator(Op::Reshape(Reshape { shape }), vec![(of(&stops), data)]);
+        Ok(permute_contents(ty, order, data))
+    }
+
+    /// Returns the strides in numbers; a complex number is two of them.
+    fn number_strides(&self) -> Vec<i64> {
+        match self.is_complex && !self.strides.is_empty() {
+            true => self.strides.iter().map(|stride| stride.saturating_mul(2)).chain([1]).collect(),
+            false => self.strides.clone(),
+        }
     }
 
     /// Returns the tensor without its repeated dimensions (stride zero), or None if no dimension is repeated.
@@ -126,15 +195,12 @@ impl StoredTensor {
         Some(StoredTensor { extents, ..self.clone() })
     }
 
-    /// Returns the dimensions in memory order, from the largest stride to the smallest.
+    /// Returns the dimensions in memory order, from the largest stride to the smallest. A stride must be a multiple of
+    /// the next one, and rows must not overlap.
     fn memory_order(&self, ty: &TensorType) -> Result<Vec<usize>, String> {
         let extents = ty.extents().unwrap_or_default();
         let mut order: Vec<usize> = (0..extents.len()).collect();
-        let mut strides = self.strides.clone();
-        if self.is_complex && strides.len() + 1 == extents.len() {
-            strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
-            strides.push(1);
-        }
+        let strides = self.number_strides();
         if strides.is_empty() || ty.element_count() == Some(0) {
             return Ok(order);
         }
@@ -143,12 +209,13 @@ impl StoredTensor {
         }
         // The stride of a dimension of extent 1 is arbitrary.
         order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
-        let mut expected = 1i64;
-        for &axis in order.iter().rev() {
-            if extents[axis] > 1 && strides[axis] != expected {
-                return Err(format!("the strides {strides:?} leave gaps"));
+        let (mut inner, mut span) = (1i64, 1i64);
+        for &axis in order.iter().rev().filter(|&&axis| extents[axis] > 1) {
+            if strides[axis] < span || strides[axis] % inner != 0 {
+                return Err(format!("the strides {strides:?} do not describe a part of a dense tensor"));
             }
-            expected = expected.checked_mul(extents[axis].max(1)).ok_or("the strides are too large")?;
+            inner = strides[axis];
+            span = inner.checked_mul(extents[axis]).ok_or("the strides are too large")?;
         }
         // Dimensions of extent 1 may have any position: prefer the identity if the other dimensions allow it.
         let large =
@@ -156,6 +223,19 @@ impl StoredTensor {
         let usual: Vec<usize> = (0..extents.len()).collect();
         Ok(if large(&order) == large(&usual) { usual } else { order })
     }
+}
+
+/// Returns the dimensions of a tensor in memory order, or None if its memory has gaps or begins after an offset.
+pub(super) fn dense_order(meta: &Meta) -> Option<Vec<usize>> {
+    let strides = meta.strides.iter().map(known_integer).collect::<Option<Vec<i64>>>()?;
+    if meta.storage_offset.as_ref().and_then(known_integer).unwrap_or(0) != 0 {
+        return None;
+    }
+    let extents = meta.known_extents()?;
+    let tensor = StoredTensor { strides, extents: extents.clone(), ..StoredTensor::default() };
+    let ty = TensorType::new(DType::F32, &extents);
+    let order = tensor.memory_order(&ty).ok()?;
+    tensor.enclosing_extents(&ty, &order).is_none().then_some(order)
 }
 
 /// Returns the stated type, with checked extents. Complex numbers get an additional last dimension of two.

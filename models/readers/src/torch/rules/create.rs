@@ -10,7 +10,8 @@ use reference::Tensor;
 
 pub(super) fn alias_input(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
-    view_output(x)
+    let is_alias = matches!(call.operator, "alias" | "detach");
+    Ok(vec![RuleOutput { id: x, window: if is_alias { Memory::Reshaped } else { Memory::Other } }])
 }
 
 pub(super) fn copy_tensor(call: &mut Call<'_, '_>) -> Outputs {

@@ -20,6 +20,7 @@ fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str,
         complex: Vec::new(),
         stated,
         wanted: usize::MAX,
+        memory_order: None,
     };
     match rule(&mut inner)?.first() {
         Some(RuleOutput { id, .. }) => Ok(*id),

@@ -142,12 +142,18 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.reshape(transposed, &extents)?)
 }
 
-/// Emits `as_strided`: gathers elements by strides from the row-major tensor.
+/// Emits `as_strided`: gathers elements by strides from the memory of the input.
 pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
-    let x = primary_input(call)?;
+    let mut x = primary_input(call)?;
     let (sizes, strides) = (call.int_list("size")?, call.int_list("stride")?);
     let offset = call.int_argument("storage_offset", 0)?;
     let count: i64 = call.emit.extents(x)?.iter().product();
+    match &call.memory_order {
+        Some(order) if order.len() == call.emit.rank(x)? => x = call.emit.transpose(x, order)?,
+        _ => {
+            return unsupported("the order of the input in memory is unknown; call `contiguous()` before `as_strided`");
+        }
+    }
     if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
         return unsupported(format!("the sizes {sizes:?} with the strides {strides:?}"));
     }
@@ -174,7 +180,13 @@ pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let axis = call.axis_argument(x, "dim", 0)?;
+    let axis = match (call.operator, call.emit.rank(x)?) {
+        ("hsplit", 1) | ("vsplit", _) => 0,
+        ("hsplit", _) => 1,
+        ("dsplit", _) => 2,
+        _ => call.axis_argument(x, "dim", 0)?,
+    };
+    call.axis_extent(x, axis)?;
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
     let mut ends: Vec<i64> = if call.arguments.contains_key("sections") {
         let count = call.int_argument("sections", 1)?.clamp(1, 1 << 12);
@@ -204,14 +216,20 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
         let extents = call.emit.extents(*part)?;
         let shape = match (&extents[..], call.operator) {
             ([], "hstack") => vec![1],
+            ([], "dstack") => vec![1, 1, 1],
             ([], _) => vec![1, 1],
             ([one], "column_stack") => vec![*one, 1],
             ([one], _) if is_rows => vec![1, *one],
+            ([one], "dstack") => vec![1, *one, 1],
+            ([rows, columns], "dstack") => vec![*rows, *columns, 1],
             _ => extents,
         };
         *part = call.emit.reshape(*part, &shape)?;
     }
     let Some(&first) = parts.first() else { return malformed("there are no tensors to concatenate") };
+    if call.operator == "dstack" {
+        return own_output(call.emit.concat_parts(&parts, 2)?);
+    }
     let axis = usize::from(!is_rows && call.emit.rank(first)? > 1);
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
@@ -236,7 +254,7 @@ pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs 
 pub(super) fn rotate_quarters(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
-    let dims = call.int_list("dims")?;
+    let dims = if call.has_argument("dims") { call.int_list("dims")? } else { vec![0, 1] };
     let [a, b] = dims.iter().map(|&axis| call.emit.resolve_axis(axis, rank)).collect::<Outcome<Vec<_>>>()?[..] else {
         return malformed("`dims` must have 2 numbers");
     };
@@ -289,6 +307,39 @@ pub(super) fn outer_product(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
 }
 
+pub(super) fn broadcast_all(call: &mut Call<'_, '_>) -> Outputs {
+    let tensors = call.tensor_list("tensors")?;
+    let mut shape = Vec::new();
+    for &id in &tensors {
+        shape = models::shapes::broadcast_shapes(&shape, &call.emit.ty(id)?.shape).or_else(malformed)?;
+    }
+    let shape = TensorType { dtype: DType::F32, shape }.extents().unwrap_or_default();
+    let mut made = Vec::new();
+    for mut id in tensors {
+        if call.emit.extents(id)? != shape {
+            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
+        }
+        made.push(RuleOutput { id, window: Memory::Own });
+    }
+    Ok(made)
+}
+
+/// Replaces the elements whose indices are all equal.
+pub(super) fn fill_diagonal(call: &mut Call<'_, '_>) -> Outputs {
+    let x = primary_input(call)?;
+    let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
+    let [rows, columns] = extents[..] else { return unsupported("a diagonal of other than two dimensions") };
+    if call.flag_argument("wrap", false)? && rows > columns {
+        return unsupported("a diagonal that continues after its end");
+    }
+    let value = call.operand_as("fill_value", dtype)?;
+    numbers_of(&[rows, columns])?;
+    let numbers: Vec<f64> = (0..rows * columns).map(|at| f64::from(u8::from(at / columns == at % columns))).collect();
+    let mask = Tensor::from_numbers(TensorType::new(DType::Bool, &extents), &numbers)?;
+    let mask = call.emit.constant_of(&mask)?;
+    push_output(call, Op::Where(Where {}), &[mask, value, x])
+}
+
 pub(super) fn ravel(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let count = call.emit.extents(x)?.iter().product();
@@ -328,10 +379,14 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     }
     let mut x = primary_input(call)?;
     if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
-        let numbers = call.emit.require_integers(*repeats, "repeats")?;
-        let places = repeat_indices(&numbers)?;
+        let mut numbers = call.emit.require_integers(*repeats, "repeats")?;
         let axis = call.axis_argument(x, "dim", 0)?;
         let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
+        if let [single] = numbers[..] {
+            numbers_of(&[extent, single])?;
+            numbers = vec![single; usize::try_from(extent).unwrap_or(0)];
+        }
+        let places = repeat_indices(&numbers)?;
         if !call.has_argument("dim") || numbers.len() as i64 != extent {
             return unsupported("repeats that are not one per element of a dimension");
         }

@@ -26,7 +26,7 @@ use models::graph::ValueId;
 use models::operators::Op;
 use std::collections::HashMap;
 
-pub(super) use movement::write_range;
+pub(super) use movement::write_view;
 
 pub(super) struct RuleOutput {
     pub id: ValueId,
@@ -36,13 +36,19 @@ pub(super) struct RuleOutput {
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Own,
-    /// A view of the elements `start` to `stop` of one dimension of the input, which is dropped if `is_row`.
+    /// A view of every `step`-th element from `start` to `stop` of one dimension of the input, which is dropped if
+    /// `is_row`.
     Range {
         axis: usize,
         start: i64,
         stop: i64,
+        step: i64,
         is_row: bool,
     },
+    /// A view of all elements of the input in the same order.
+    Reshaped,
+    /// A view with two dimensions swapped.
+    Swapped(usize, usize),
     /// A view whose position in the input's memory is unknown, or a result that may be such a view.
     Other,
 }
@@ -63,6 +69,11 @@ pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
 fn own_output(id: ValueId) -> Outputs {
     Ok(vec![RuleOutput { id, window: Memory::Own }])
+}
+
+/// Returns a view with the elements of its input in the same order.
+fn reshaped_output(id: ValueId) -> Outputs {
+    Ok(vec![RuleOutput { id, window: Memory::Reshaped }])
 }
 
 fn view_output(id: ValueId) -> Outputs {

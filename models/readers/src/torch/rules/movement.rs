@@ -1,10 +1,10 @@
 //! Operators that move elements, and views of other tensors' memory.
 
-use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, reshaped_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operators::{Border, BorderPad, Expand, Op, Slice, Tile, Trilu};
+use models::operators::{Border, BorderPad, Expand, Gather, Op, Slice, Tile, Trilu};
 use models::types::DType;
 
 const MAX_PARTS: usize = 1 << 12;
@@ -47,9 +47,14 @@ fn slice_range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64
 }
 
 pub(super) fn view_as(call: &mut Call<'_, '_>) -> Outputs {
+    if call.arguments.contains_key("dtype") {
+        return unsupported("the bits of elements as elements of another type");
+    }
     let x = primary_input(call)?;
     let shape = if call.arguments.contains_key("shape") { call.int_list("shape")? } else { call.int_list("size")? };
-    view_output(infer_shape(call, x, &shape)?)
+    let id = infer_shape(call, x, &shape)?;
+    // `reshape` may copy.
+    if call.operator == "view" { reshaped_output(id) } else { view_output(id) }
 }
 
 pub(super) fn reshape_as(call: &mut Call<'_, '_>) -> Outputs {
@@ -78,7 +83,7 @@ pub(super) fn unflatten(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)?;
     let (extents, sizes) = (call.emit.extents(x)?, call.int_list("sizes")?);
     let shape = [&extents[..axis], &sizes, &extents[axis + 1..]].concat();
-    view_output(infer_shape(call, x, &shape)?)
+    reshaped_output(infer_shape(call, x, &shape)?)
 }
 
 pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
@@ -86,7 +91,7 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
     let (extents, axes) = (call.emit.extents(x)?, call.axis_list(x, "dim")?);
     let stays = |(axis, extent): &(usize, &i64)| **extent != 1 || !axes.contains(&(*axis as i64));
     let shape: Vec<i64> = extents.iter().enumerate().filter(stays).map(|(_, extent)| *extent).collect();
-    view_output(call.emit.reshape(x, &shape)?)
+    reshaped_output(call.emit.reshape(x, &shape)?)
 }
 
 pub(super) fn unsqueeze(call: &mut Call<'_, '_>) -> Outputs {
@@ -94,7 +99,7 @@ pub(super) fn unsqueeze(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = call.emit.extents(x)?;
     let axis = call.emit.resolve_axis(call.int_argument("dim", 0)?, shape.len() + 1)?;
     shape.insert(axis, 1);
-    view_output(call.emit.reshape(x, &shape)?)
+    reshaped_output(call.emit.reshape(x, &shape)?)
 }
 
 pub(super) fn permute(call: &mut Call<'_, '_>) -> Outputs {
@@ -113,13 +118,20 @@ pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b) = (call.axis_argument(x, "dim0", 0)?, call.axis_argument(x, "dim1", 1)?);
     let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
     order.swap(a, b);
-    view_output(call.emit.transpose(x, &order)?)
+    let id = call.emit.transpose(x, &order)?;
+    Ok(vec![RuleOutput { id, window: Memory::Swapped(a, b) }])
 }
 
 pub(super) fn transpose_all(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let order: Vec<usize> = (0..call.emit.rank(x)?).rev().collect();
-    view_output(call.emit.transpose(x, &order)?)
+    let id = call.emit.transpose(x, &order)?;
+    let window = match order.len() {
+        0 | 1 => Memory::Reshaped,
+        2 => Memory::Swapped(0, 1),
+        _ => Memory::Other,
+    };
+    Ok(vec![RuleOutput { id, window }])
 }
 
 /// Expands dimensions of extent 1; an extent of -1 stays unchanged.
@@ -191,7 +203,12 @@ pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = call.emit.extents(first)?;
     let axis = call.emit.resolve_axis(call.int_argument("dim", 0)?, shape.len() + 1)?;
     shape.insert(axis, 1);
-    let parts = tensors.into_iter().map(|id| call.emit.reshape(id, &shape)).collect::<Outcome<Vec<_>>>()?;
+    let dtype = call.result_dtype()?;
+    let mut parts = Vec::new();
+    for id in tensors {
+        let id = call.emit.cast(id, dtype)?;
+        parts.push(call.emit.reshape(id, &shape)?);
+    }
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
@@ -212,10 +229,11 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     if step == 1 || start >= stop {
         let stop = stop.max(start);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        return Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
+        return Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, step: 1, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
-    view_output(call.emit.push(op, &[x])?)
+    let id = call.emit.push(op, &[x])?;
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, step, is_row: false } }])
 }
 
 pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
@@ -225,7 +243,7 @@ pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let start = clamp_position(call.int_argument("start", 0)?, extent);
     let stop = start.saturating_add(call.int_argument("length", 1)?);
     let id = slice_range(call.emit, x, axis, [start, stop])?;
-    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, step: 1, is_row: false } }])
 }
 
 fn take_row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
@@ -245,7 +263,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("`index` {at} is out of range for the extent {extent}"));
     }
     let id = take_row(call.emit, x, axis, start)?;
-    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, step: 1, is_row: true } }])
 }
 
 /// Splits a dimension into parts of these sizes, which are views of the input.
@@ -258,7 +276,7 @@ pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, si
     for &size in sizes {
         let stop = start.saturating_add(size);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop, step: 1, is_row: false } });
         start = stop;
     }
     Ok(made)
@@ -299,47 +317,83 @@ pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
     let mut made = Vec::new();
     for start in 0..extent {
         let id = take_row(call.emit, x, axis, start)?;
-        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, step: 1, is_row: true } });
     }
     Ok(made)
 }
 
-pub(in crate::torch) fn write_range(
+/// Returns `whole` with the elements that a view of it has replaced by those of `part`.
+pub(in crate::torch) fn write_view(
+    emit: &mut Emit<'_>,
+    whole: ValueId,
+    part: ValueId,
+    window: Memory,
+) -> Outcome<ValueId> {
+    let extents = emit.extents(whole)?;
+    match window {
+        Memory::Own | Memory::Other => unsupported("a write through a view"),
+        Memory::Reshaped => emit.reshape(part, &extents),
+        Memory::Swapped(a, b) => {
+            let mut order: Vec<usize> = (0..extents.len()).collect();
+            order.swap(a, b);
+            emit.transpose(part, &order)
+        }
+        Memory::Range { axis, start, stop, step, is_row } => {
+            let mut part = part;
+            if is_row {
+                let mut shape = extents.clone();
+                shape[axis] = 1;
+                part = emit.reshape(part, &shape)?;
+            }
+            if step > 1 {
+                return write_steps(emit, whole, part, axis, [start, stop, step]);
+            }
+            let mut parts = Vec::new();
+            if start > 0 {
+                parts.push(emit.slice(whole, axis, 0, start)?);
+            }
+            parts.push(part);
+            if stop < extents[axis] {
+                parts.push(emit.slice(whole, axis, stop, extents[axis])?);
+            }
+            emit.concat_parts(&parts, axis)
+        }
+    }
+}
+
+/// Replaces every `step`-th element of a dimension: each element of the result is selected from both tensors.
+fn write_steps(
     emit: &mut Emit<'_>,
     whole: ValueId,
     part: ValueId,
     axis: usize,
-    [start, stop]: [i64; 2],
-    is_row: bool,
+    [start, stop, step]: [i64; 3],
 ) -> Outcome<ValueId> {
-    let extents = emit.extents(whole)?;
-    let mut part = part;
-    if is_row {
-        let mut shape = extents.clone();
-        shape[axis] = 1;
-        part = emit.reshape(part, &shape)?;
-    }
-    let mut parts = Vec::new();
-    if start > 0 {
-        parts.push(emit.slice(whole, axis, 0, start)?);
-    }
-    parts.push(part);
-    if stop < extents[axis] {
-        parts.push(emit.slice(whole, axis, stop, extents[axis])?);
-    }
-    emit.concat_parts(&parts, axis)
+    let extent = emit.extents(whole)?[axis];
+    numbers_of(&[extent])?;
+    let place = |at: i64| {
+        let is_written = (start..stop).contains(&at) && (at - start) % step == 0;
+        if is_written { extent + (at - start) / step } else { at }
+    };
+    let places: Vec<i64> = (0..extent).map(place).collect();
+    let both = emit.concat_parts(&[whole, part], axis)?;
+    let places = emit.add_integers(&places)?;
+    emit.push(Op::Gather(Gather { axis: axis as i64 }), &[both, places])
 }
 
 pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let (x, part) = (primary_input(call)?, call.tensor_argument("src")?);
-    call.expect_int("step", 1)?;
     let axis = call.axis_argument(x, "dim", 0)?;
     let extent = call.axis_extent(x, axis)?;
     let (start, stop) = (
         clamp_position(call.int_argument("start", 0)?, extent),
         clamp_position(call.int_argument("end", i64::MAX)?, extent),
     );
-    own_output(write_range(call.emit, x, part, axis, [start, stop], false)?)
+    let step = call.int_argument("step", 1)?;
+    if step < 1 || start >= stop {
+        return if start >= stop { own_output(x) } else { malformed(format!("`step` {step} is not positive")) };
+    }
+    own_output(write_view(call.emit, x, part, Memory::Range { axis, start, stop, step, is_row: false })?)
 }
 
 pub(super) fn select_scatter(call: &mut Call<'_, '_>) -> Outputs {
@@ -347,7 +401,8 @@ pub(super) fn select_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)?;
     let extent = call.axis_extent(x, axis)?;
     let start = clamp_position(call.int_argument("index", 0)?, extent);
-    own_output(write_range(call.emit, x, part, axis, [start, start + 1], true)?)
+    let window = Memory::Range { axis, start, stop: start + 1, step: 1, is_row: true };
+    own_output(write_view(call.emit, x, part, window)?)
 }
 
 pub(super) fn flip(call: &mut Call<'_, '_>) -> Outputs {

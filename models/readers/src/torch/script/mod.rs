@@ -8,6 +8,7 @@ mod dtypes;
 mod heap;
 mod inputs;
 mod interpreter;
+mod layouts;
 mod lexer;
 mod library;
 mod lists;

@@ -2,6 +2,7 @@
 
 use super::dtypes;
 use super::heap::{Heap, NamedTensor, Value, is_tensor};
+use super::layouts::Layouts;
 use super::signatures::{self, Returns, Signature, assign_arguments, convert_argument};
 use crate::archive::Archive;
 use crate::torch::call::{Argument, Call};
@@ -26,6 +27,9 @@ pub(super) struct Tensors<'a> {
     shared: HashMap<String, usize>,
     signatures: HashMap<String, Rc<Vec<Signature>>>,
     complex: HashSet<usize>,
+    layouts: Layouts,
+    /// Whether the results of the current operator may not be row-major.
+    is_reordered: bool,
     /// Constants that represent Python numbers, which do not affect the result type.
     numbers: HashSet<ValueId>,
     /// Path of the module that is being interpreted; `target` is the variable to which the current result is assigned.
@@ -48,6 +52,8 @@ impl<'a> Tensors<'a> {
             shared: HashMap::new(),
             signatures: HashMap::new(),
             complex: HashSet::new(),
+            layouts: Layouts::default(),
+            is_reordered: false,
             numbers: HashSet::new(),
             scope: "".into(),
             target: "",
@@ -96,6 +102,9 @@ impl<'a> Tensors<'a> {
         }
         if stored.tensor.is_complex {
             self.complex.insert(cell);
+        }
+        if !stored.tensor.is_row_major() {
+            self.layouts.mark_unordered(cell);
         }
         self.shared.insert(same, cell);
         Ok(cell)
@@ -269,12 +278,30 @@ impl<'a> Tensors<'a> {
         let dtype = dtypes::result_dtype(operator, &arguments, requested, (&self.emit, &self.numbers))?;
         let stated = vec![Some(TensorType::new(dtype, &[]))];
         let first_new = self.emit.builder.next_id();
-        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted: usize::MAX };
-        let made = rule(&mut call)?;
         let first = assigned.arguments.first().map(|(_, value)| *value).filter(|value| is_tensor(*value));
         let source = first.map(|value| self.tensor_cell(value, heap)).transpose()?;
+        let operand = first.map(|value| self.value_id(value, heap)).transpose()?;
+        let rank = operand.map(|id| self.emit.rank(id)).transpose()?.unwrap_or(0);
+        let memory_order = source.filter(|cell| self.layouts.is_row_major(*cell)).map(|_| (0..rank).collect());
+        let emit = &mut self.emit;
+        let mut call = Call { emit, operator, arguments, complex, stated, wanted: usize::MAX, memory_order };
+        let made = rule(&mut call)?;
+        let operands = self.operand_cells(&assigned.arguments, heap)?;
+        let is_operand = matches!(made[..], [RuleOutput { id, .. }] if Some(id) == operand);
+        self.is_reordered = self.layouts.is_reordered(operator, &operands, is_operand);
         let written = if is_written { source } else { None };
         self.bind_results(made, assigned.signature.returns, (source, written), first_new, is_complex, heap)
+    }
+
+    fn operand_cells(&mut self, arguments: &[(&signatures::Formal, Value)], heap: &Heap) -> Outcome<Vec<usize>> {
+        let mut cells = Vec::new();
+        for (_, value) in arguments {
+            let items = heap.sequence_items(*value).unwrap_or(std::slice::from_ref(value));
+            for item in items.iter().copied().filter(|item| is_tensor(*item)) {
+                cells.push(self.tensor_cell(item, heap)?);
+            }
+        }
+        Ok(cells)
     }
 
     /// Replaces constants that represent Python numbers by plain numbers, because complex operands have another type.
@@ -309,6 +336,9 @@ impl<'a> Tensors<'a> {
             }
             if let Some(cell) = written {
                 self.cells.write_cell(&mut self.emit, cell, id)?;
+                if self.is_reordered {
+                    self.layouts.mark_unordered(cell);
+                }
                 return Ok(Value::Tensor(cell));
             }
             if id.0 >= first_new.0 {
@@ -317,6 +347,9 @@ impl<'a> Tensors<'a> {
             let cell = self.cells.add_result(id, window, source);
             if is_complex {
                 self.complex.insert(cell);
+            }
+            if self.is_reordered {
+                self.layouts.mark_unordered(cell);
             }
             values.push(Value::Tensor(cell));
         }

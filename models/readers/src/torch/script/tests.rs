@@ -22,7 +22,7 @@ fn options(path: &Path) -> Options {
 #[test]
 fn programs_answer_as_torch_does() {
     let cases = cases_of(&folder(), "pt");
-    assert_eq!(cases.len(), 21);
+    assert_eq!(cases.len(), 22);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -176,6 +176,16 @@ fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
     let stale =
         "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
     check_refused(module(stale), "the memory of the tensor was overwritten through another name");
+}
+
+#[test]
+fn strides_of_a_view_are_refused() {
+    let strided = |x: &str| module(&format!("    return torch.as_strided({x}, [2, 2], [3, 1])"));
+    check_refused(strided("torch.t(x)"), "the order of the input in memory is unknown");
+    check_refused(strided("torch.neg(torch.t(x))"), "the order of the input in memory is unknown");
+    for known in ["x", "torch.contiguous(torch.t(x))", "torch.slice(x, 0, 0, 9223372036854775807)"] {
+        import_bytes(strided(known).into(), "x.pt", &shaped(&[("x", &[2, 3])])).expect(known);
+    }
 }
 
 #[test]
