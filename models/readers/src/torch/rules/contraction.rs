@@ -36,12 +36,22 @@ fn matrix_product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<Va
 }
 
 pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
-    let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"]];
+    let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"], ["vec1", "vec2"]];
     let names = names.into_iter().find(|names| call.arguments.contains_key(names[0])).unwrap_or(["mat1", "mat2"]);
     let (added, a, b) =
         (call.tensor_argument("self")?, call.tensor_argument(names[0])?, call.tensor_argument(names[1])?);
     let (alpha, beta) = (call.float_argument("alpha", 1.0)?, call.float_argument("beta", 1.0)?);
-    let mut y = matrix_product(call, a, b)?;
+    let mut y = match call.operator {
+        "addr" => {
+            let (rows, columns) = (call.emit.extents(a)?.iter().product(), call.emit.extents(b)?.iter().product());
+            let (a, b) = (call.emit.reshape(a, &[rows, 1])?, call.emit.reshape(b, &[1, columns])?);
+            call.emit.binary(BinaryOp::Mul, a, b)?
+        }
+        _ => matrix_product(call, a, b)?,
+    };
+    if call.operator == "addbmm" {
+        y = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![0], keep: false }), &[y])?;
+    }
     if alpha != 1.0 {
         y = call.emit.binary_with(BinaryOp::Mul, y, alpha)?;
     }

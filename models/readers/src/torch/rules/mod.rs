@@ -17,6 +17,7 @@ mod reduce;
 mod sample;
 mod scatter;
 mod signal;
+mod special;
 mod table;
 mod window;
 

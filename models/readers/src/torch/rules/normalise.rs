@@ -127,6 +127,9 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
     let axis = call.axis_argument(x, "dim", -1)? as i64;
+    if call.emit.rank(x)? == 0 {
+        return own_output(call.emit.add_scalar(dtype, if log { 0.0 } else { 1.0 })?);
+    }
     let y = call.emit.push(Op::Softmax(Softmax { axis, log }), &[x])?;
     if call.operator != "_safe_softmax" {
         return own_output(y);

@@ -46,7 +46,7 @@ pub(super) fn round(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary_with(behind, rounded, power)?)
 }
 
-fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
+pub(super) fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
     let dtype = call.result_dtype()?;
     Ok([call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?])
 }
@@ -193,28 +193,6 @@ pub(super) fn elementwise_not(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.unary(function, x)?)
 }
 
-pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = call.result_dtype()?;
-    let exponent = match call.arguments.get("exponent") {
-        Some(super::Argument::Tensor(_)) => None,
-        _ => call.optional_float("exponent")?,
-    };
-    let x = call.operand_as("self", dtype)?;
-    let function = match exponent {
-        Some(1.0) => return own_output(call.emit.push(Op::Identity(Identity {}), &[x])?),
-        Some(2.0) => Some(UnaryOp::Square),
-        Some(0.5) => Some(UnaryOp::Sqrt),
-        Some(-0.5) => Some(UnaryOp::Rsqrt),
-        Some(-1.0) => Some(UnaryOp::Reciprocal),
-        _ => None,
-    };
-    if let Some(function) = function {
-        return own_output(call.emit.unary(function, x)?);
-    }
-    let exponent = call.operand_as("exponent", dtype)?;
-    own_output(call.emit.binary(BinaryOp::Pow, x, exponent)?)
-}
-
 pub(super) fn gelu(call: &mut Call<'_, '_>) -> Outputs {
     match call.text_argument("approximate", "none")?.as_str() {
         "none" => unary(call, UnaryOp::Gelu),
@@ -228,14 +206,23 @@ pub(super) fn leaky_relu(call: &mut Call<'_, '_>) -> Outputs {
     unary(call, UnaryOp::LeakyRelu { alpha })
 }
 
+/// Emits `scale · x` above zero and `scale · alpha · (exp(input_scale · x) - 1)` below.
 pub(super) fn elu(call: &mut Call<'_, '_>) -> Outputs {
-    for name in ["scale", "input_scale"] {
-        if call.float_argument(name, 1.0)? != 1.0 {
-            return unsupported(format!("`{name}` with a value other than 1"));
-        }
+    let (alpha, scale) = (call.float_argument("alpha", 1.0)?, call.float_argument("scale", 1.0)?);
+    let input_scale = call.float_argument("input_scale", 1.0)?;
+    if scale == 1.0 && input_scale == 1.0 {
+        return unary(call, UnaryOp::Elu { alpha });
     }
-    let alpha = call.float_argument("alpha", 1.0)?;
-    unary(call, UnaryOp::Elu { alpha })
+    let dtype = call.result_dtype()?;
+    let x = call.operand_as(first_operand(call), dtype)?;
+    let inner = call.emit.binary_with(BinaryOp::Mul, x, input_scale)?;
+    let mut y = call.emit.unary(UnaryOp::Elu { alpha }, inner)?;
+    if input_scale != 1.0 {
+        let zero = call.emit.add_scalar(dtype, 0.0)?;
+        let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
+        y = call.emit.push(Op::Where(Where {}), &[is_above, x, y])?;
+    }
+    own_output(call.emit.binary_with(BinaryOp::Mul, y, scale)?)
 }
 
 pub(super) fn celu(call: &mut Call<'_, '_>) -> Outputs {
@@ -251,20 +238,6 @@ pub(super) fn hardshrink(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn softshrink(call: &mut Call<'_, '_>) -> Outputs {
     let lambda = call.float_argument("lambd", 0.5)?;
     unary(call, UnaryOp::Shrink { lambda, bias: lambda })
-}
-
-/// Emits softplus without PyTorch's threshold, above which `y = x`; from 20 on, both agree in 32 bits.
-pub(super) fn softplus(call: &mut Call<'_, '_>) -> Outputs {
-    let (beta, x) = (call.float_argument("beta", 1.0)?, call.tensor_argument("self")?);
-    if call.float_argument("threshold", 20.0)? < 20.0 {
-        return unsupported("a `threshold` below 20 changes the function");
-    }
-    if beta == 1.0 {
-        return unary(call, UnaryOp::Softplus);
-    }
-    let x = call.emit.binary_with(BinaryOp::Mul, x, beta)?;
-    let y = call.emit.unary(UnaryOp::Softplus, x)?;
-    own_output(call.emit.binary_with(BinaryOp::Div, y, beta)?)
 }
 
 pub(super) fn log_sigmoid(call: &mut Call<'_, '_>) -> Outputs {
@@ -284,8 +257,19 @@ pub(super) fn glu(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Mul, value, gate)?)
 }
 
-/// Clips a value; a missing bound is the limit of the type.
+/// Clips a value. A float with a single bound keeps the infinity of its open side, which `Clip` would make finite.
 fn clip_range(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outputs {
+    let (low, high) = (low.filter(|low| *low != f64::NEG_INFINITY), high.filter(|high| *high != f64::INFINITY));
+    let single = match (low, high) {
+        (Some(low), None) => Some((BinaryOp::Max, low)),
+        (None, Some(high)) => Some((BinaryOp::Min, high)),
+        _ => None,
+    };
+    if let Some((function, bound)) = single.filter(|(_, bound)| !bound.is_nan())
+        && call.emit.dtype(x)?.is_float()
+    {
+        return own_output(call.emit.binary_with(function, x, bound)?);
+    }
     let (least, most) = crate::finite_range(call.emit.dtype(x)?);
     let low = low.unwrap_or(least).clamp(least, most);
     let high = high.unwrap_or(most).clamp(least, most);

@@ -1,10 +1,11 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
 use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
-use crate::{Outcome, unsupported};
+use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
     ArgReduce, ArgTop, BinaryOp, Compare, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp,
+    Where,
 };
 use models::types::DType;
 
@@ -14,6 +15,9 @@ const MAX_RUNNING: i64 = 1024;
 pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let dtype = call.result_dtype()?;
+    if dtype == DType::Bool && matches!(function, ReduceOp::Max | ReduceOp::Min) {
+        return reduce_flags(call, function);
+    }
     let x = call.emit.cast(x, dtype)?;
     own_output(reduce_input(call, function, x)?)
 }
@@ -85,8 +89,9 @@ pub(super) fn extreme_value(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
         return reduce(call, function);
     }
     let x = call.tensor_argument("self")?;
-    let value = reduce_input(call, function, x)?;
+    let value = reduce(call, function)?[0].id;
     let axis = call.axis_argument(x, "dim", 0)? as i64;
+    let x = if call.emit.dtype(x)? == DType::Bool { call.emit.cast(x, DType::U8)? } else { x };
     let keep = call.flag_argument("keepdim", false)?;
     let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
     Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
@@ -185,6 +190,48 @@ pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
     let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
     call.arguments.insert("dim", super::Argument::Int(-1));
     own_output(norm_of_order(call, apart, order)?)
+}
+
+/// Emits a sum or a mean of the elements that are not NaN.
+pub(super) fn reduce_numbers(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let x = call.operand_as("self", dtype)?;
+    if !dtype.is_float() {
+        return own_output(reduce_input(call, function, x)?);
+    }
+    let is_missing = call.emit.unary(UnaryOp::IsNan, x)?;
+    let zero = call.emit.add_scalar(dtype, 0.0)?;
+    let numbers = call.emit.push(Op::Where(Where {}), &[is_missing, zero, x])?;
+    let sum = reduce_input(call, ReduceOp::Sum, numbers)?;
+    if function == ReduceOp::Sum {
+        return own_output(sum);
+    }
+    let is_number = call.emit.unary(UnaryOp::Not, is_missing)?;
+    let ones = call.emit.cast(is_number, dtype)?;
+    let count = reduce_input(call, ReduceOp::Sum, ones)?;
+    own_output(call.emit.binary(BinaryOp::Div, sum, count)?)
+}
+
+pub(super) fn trace(call: &mut Call<'_, '_>) -> Outputs {
+    let diagonal = super::layout::diagonal(call)?;
+    let Some(output) = diagonal.first() else { return unsupported("an empty diagonal") };
+    let dtype = call.result_dtype()?;
+    let x = call.emit.cast(output.id, dtype)?;
+    push_output(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![0], keep: false }), &[x])
+}
+
+/// Emits the mean or the sum of a loss of each element, or all of them.
+pub(super) fn difference_loss(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let (x, target) = (call.operand_as("self", dtype)?, call.operand_as("target", dtype)?);
+    let apart = call.emit.binary(BinaryOp::Sub, x, target)?;
+    let losses = call.emit.unary(function, apart)?;
+    match call.int_argument("reduction", 1)? {
+        0 => own_output(losses),
+        1 => own_output(reduce_input(call, ReduceOp::Mean, losses)?),
+        2 => own_output(reduce_input(call, ReduceOp::Sum, losses)?),
+        other => malformed(format!("`reduction` has the unknown value {other}")),
+    }
 }
 
 pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 /// Pointwise functions that convert integers to floating point.
-const FLOATING: [&str; 41] = [
+const FLOATING: [&str; 59] = [
     "acos",
     "acosh",
     "angle",
@@ -21,35 +21,53 @@ const FLOATING: [&str; 41] = [
     "atan",
     "atan2",
     "atanh",
+    "copysign",
     "cos",
     "cosh",
+    "deg2rad",
     "erf",
     "erfc",
     "exp",
     "exp2",
     "expm1",
+    "ldexp",
     "linalg_vector_norm",
     "log",
     "log10",
     "log1p",
     "log2",
     "logaddexp",
+    "logaddexp2",
     "logit",
     "logsumexp",
     "mean",
     "norm",
+    "rad2deg",
     "reciprocal",
     "rsqrt",
     "sigmoid",
     "sin",
+    "sinc",
     "sinh",
+    "special_entr",
     "special_erf",
+    "special_erfc",
+    "special_exp2",
     "special_expit",
+    "special_expm1",
+    "special_log1p",
+    "special_logit",
+    "special_logsumexp",
+    "special_ndtr",
+    "special_sinc",
+    "special_xlog1py",
+    "special_xlogy",
     "sqrt",
     "tan",
     "tanh",
     "true_divide",
     "var",
+    "xlogy",
 ];
 
 /// Names of the arguments whose types are promoted to the result type.
@@ -114,6 +132,7 @@ pub(super) fn result_dtype(
             Some(Argument::Int(_)) => DType::I64,
             _ => default,
         },
+        "float_power" => DType::F64,
         "arange" | "zeros" | "ones" | "empty" | "empty_strided" | "empty_permuted" | "linspace" | "eye"
         | "scalar_tensor" | "hann_window" | "hamming_window" | "blackman_window" => default,
         "tril_indices" | "triu_indices" => DType::I64,
@@ -125,10 +144,12 @@ pub(super) fn result_dtype(
             (Some(Argument::Tensor(id)), _) | (_, Some(Argument::Tensor(id))) => known.0.dtype(*id)?,
             _ => default,
         },
-        "sum" | "prod" | "cumsum" | "cumprod" => match promote_operands(arguments, &["self"], known)? {
-            dtype if dtype.is_float() => dtype,
-            _ => DType::I64,
-        },
+        "sum" | "nansum" | "trace" | "prod" | "cumsum" | "cumprod" => {
+            match promote_operands(arguments, &["self"], known)? {
+                dtype if dtype.is_float() => dtype,
+                _ => DType::I64,
+            }
+        }
         "histc" | "new_zeros" | "new_ones" | "new_full" | "new_empty" | "zeros_like" | "ones_like" | "full_like"
         | "empty_like" | "new_empty_strided" => promote_operands(arguments, &["self"], known)?,
         "div" | "divide" if matches!(arguments.get("rounding_mode"), Some(Argument::Text(_))) => {
