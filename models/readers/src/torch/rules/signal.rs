@@ -200,27 +200,82 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
 
+/// Emits a transform of several axes. The last axis is the one whose spectrum is half of a real signal's.
 pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let mut is_complex = call.complex.contains(&"self");
     let rank = rank_of_numbers(call.emit, x, is_complex)?;
     let is_inverse = call.operator.starts_with("fft_i");
-    let default = if call.operator.ends_with('2') { vec![-2, -1] } else { (0..rank as i64).collect() };
-    let dims = call.int_list("dim")?;
-    let dims = if dims.is_empty() { default } else { dims };
-    if call.has_argument("s") {
-        return unsupported("the argument `s`");
+    let is_half = call.operator.contains("rfft");
+    let sizes = call.int_list("s")?;
+    let mut dims = call.int_list("dim")?;
+    if dims.is_empty() {
+        dims = match (sizes.len(), call.operator.ends_with('2')) {
+            (_, true) => vec![-2, -1],
+            (0, false) => (0..rank as i64).collect(),
+            (count, false) => (-(count as i64)..0).collect(),
+        };
+    }
+    if !sizes.is_empty() && sizes.len() != dims.len() {
+        return malformed(format!("{} sizes do not fit {} dimensions", sizes.len(), dims.len()));
+    }
+    if is_half && is_complex != is_inverse {
+        return unsupported(if is_inverse { "a real spectrum" } else { "a complex signal" });
     }
     let mode = norm_mode(call, is_inverse)?;
-    for dim in dims {
-        let axis = call.emit.resolve_axis(dim, rank)?;
-        let points = call.axis_extent(x, axis)?;
-        let ends = if is_complex { Ends::ComplexToComplex } else { Ends::RealToComplex };
-        let fourier = Fourier { points, kept: points, is_inverse, factor: scale_factor(mode, points)? };
+    // A real signal is transformed along the last axis first, and a half spectrum along the last axis last.
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    if is_half && !is_inverse {
+        order.reverse();
+    }
+    for (index, &at) in order.iter().enumerate() {
+        let axis = call.emit.resolve_axis(dims[at], rank)?;
+        let given = call.axis_extent(x, axis)?;
+        let to_real = is_half && is_inverse && index + 1 == order.len();
+        let size = sizes.get(at).copied().filter(|&size| size != -1);
+        let points = size.unwrap_or(if to_real { 2 * (given - 1) } else { given });
+        let kept = if is_half && !is_complex { points / 2 + 1 } else { points };
+        let ends = match (to_real, is_complex) {
+            (true, _) => Ends::ComplexToReal,
+            (false, true) => Ends::ComplexToComplex,
+            (false, false) => Ends::RealToComplex,
+        };
+        let fourier = Fourier { points, kept, is_inverse, factor: scale_factor(mode, points)? };
         x = transform_axis(call.emit, x, axis, ends, fourier)?;
         is_complex = true;
     }
     own_output(x)
+}
+
+/// Moves frequency zero to the middle of each axis, or back from there.
+pub(super) fn shift_frequencies(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = primary_input(call)?;
+    for axis in call.axis_list(x, "dim")? {
+        let axis = axis as usize;
+        let extent = call.axis_extent(x, axis)?;
+        let shift = if call.operator == "fft_fftshift" { extent / 2 } else { (extent + 1) / 2 };
+        let cut = extent - shift;
+        if cut > 0 && shift > 0 {
+            let parts = [call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?];
+            x = call.emit.concat_parts(&parts, axis)?;
+        }
+    }
+    own_output(x)
+}
+
+/// Emits the frequencies of a transform's points.
+pub(super) fn frequencies(call: &mut Call<'_, '_>) -> Outputs {
+    let (points, spacing) = (call.int_argument("n", 0)?, call.float_argument("d", 1.0)?);
+    numbers_of(&[points])?;
+    if points < 1 {
+        return unsupported(format!("a transform of {points} points"));
+    }
+    let is_half = call.operator == "fft_rfftfreq";
+    let kept = if is_half { points / 2 + 1 } else { points };
+    let number = |at: i64| if is_half || at < (points + 1) / 2 { at } else { at - points };
+    let numbers: Vec<f64> = (0..kept).map(|at| number(at) as f64 / (points as f64 * spacing)).collect();
+    let ty = TensorType::new(call.result_dtype()?, &[kept]);
+    own_output(call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?)
 }
 
 pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {

@@ -2,7 +2,7 @@
 
 use super::{
     Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, pool, recurrent,
-    reduce, sample, scatter, special, window,
+    reduce, sample, scatter, signal, special, window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
@@ -195,6 +195,10 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("eye", layout::identity_matrix),
     ("feature_alpha_dropout", create::dropout),
     ("feature_dropout", create::dropout),
+    ("fft_fftfreq", signal::frequencies),
+    ("fft_fftshift", signal::shift_frequencies),
+    ("fft_ifftshift", signal::shift_frequencies),
+    ("fft_rfftfreq", signal::frequencies),
     ("fill", create::fill_number),
     ("fill_diagonal", layout::fill_diagonal),
     ("fix", unary!(UnaryOp::Trunc)),

@@ -141,6 +141,17 @@ impl<'a> Tensors<'a> {
         Ok(self.complex.contains(&cell))
     }
 
+    /// Returns whether a value is a complex tensor, or a list with one.
+    fn holds_complex(&mut self, value: Value, heap: &Heap) -> Outcome<bool> {
+        let items = heap.sequence_items(value).unwrap_or(std::slice::from_ref(&value));
+        for item in items.iter().copied().filter(|item| is_tensor(*item)) {
+            if self.is_complex(item, heap)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns the only element of a tensor, or None if the tensor is not constant.
     pub fn known_number(&mut self, value: Value, heap: &Heap) -> Outcome<Option<f64>> {
         let id = self.value_id(value, heap)?;
@@ -245,7 +256,7 @@ impl<'a> Tensors<'a> {
             if let (true, Value::Int(code)) = (matches!(formal.name, "dtype" | "out_dtype"), *value) {
                 requested = Some(dtypes::requested_dtype(code)?);
             }
-            if is_tensor(*value) && self.is_complex(*value, heap)? {
+            if self.holds_complex(*value, heap)? {
                 complex.push(formal.name);
             }
             if matches!(formal.name, "index" | "indices")
@@ -261,7 +272,9 @@ impl<'a> Tensors<'a> {
         let makes_complex = |(formal, value): &(&signatures::Formal, Value)| {
             formal.name == "dtype" && matches!(value, Value::Int(code) if dtypes::COMPLEX.contains(code))
         };
-        if complex.is_empty() && assigned.arguments.iter().any(makes_complex) {
+        let asks_for_complex = assigned.arguments.iter().any(makes_complex);
+        let is_zeros = matches!(operator, "zeros" | "zeros_like" | "new_zeros" | "empty" | "full");
+        if complex.is_empty() && asks_for_complex && !is_zeros {
             return unsupported("converting real numbers to complex ones");
         }
         if !complex.is_empty() {
@@ -269,6 +282,7 @@ impl<'a> Tensors<'a> {
         }
         let is_complex = !complex.is_empty() && !MAKES_REAL.contains(&operator)
             || MAKES_COMPLEX.contains(&operator)
+            || is_zeros && asks_for_complex
             || matches!((operator, arguments.get("return_complex")), ("stft", Some(Argument::Bool(true))));
         let rule = match complex.is_empty() && !is_complex {
             true => rules::find_rule(operator),
@@ -365,7 +379,8 @@ impl<'a> Tensors<'a> {
     }
 }
 
-const MAKES_REAL: &[&str] = &["abs", "angle", "fft_irfft", "imag", "istft", "real", "view_as_real", "_fft_c2r"];
+const MAKES_REAL: &[&str] =
+    &["abs", "angle", "fft_irfft", "fft_irfft2", "fft_irfftn", "imag", "istft", "real", "view_as_real", "_fft_c2r"];
 
 const MAKES_COMPLEX: &[&str] = &[
     "_fft_r2c",
@@ -377,6 +392,8 @@ const MAKES_COMPLEX: &[&str] = &[
     "fft_ifft2",
     "fft_ifftn",
     "fft_rfft",
+    "fft_rfft2",
+    "fft_rfftn",
     "polar",
     "view_as_complex",
 ];

@@ -22,7 +22,7 @@ fn options(path: &Path) -> Options {
 #[test]
 fn programs_answer_as_torch_does() {
     let cases = cases_of(&folder(), "pt");
-    assert_eq!(cases.len(), 23);
+    assert_eq!(cases.len(), 24);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
