@@ -3,12 +3,8 @@
 use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
+use models::operators::{BinaryOp, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::DType;
-
-pub(super) fn emit_compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-    emit.push(Op::Compare(Compare { function }), &[a, b])
-}
 
 fn sum_axis(emit: &mut Emit<'_>, x: ValueId, axis: i64) -> Outcome<ValueId> {
     emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[x])
@@ -31,8 +27,8 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let flat = emit.reshape(x, &[count, 1])?;
     let flat = emit.cast(flat, dtype)?;
     let (least, most) = (emit.add_scalar(dtype, low)?, emit.add_scalar(dtype, high)?);
-    let is_above = emit_compare(emit, CompareOp::GreaterOrEqual, flat, least)?;
-    let is_below = emit_compare(emit, CompareOp::LessOrEqual, flat, most)?;
+    let is_above = emit.compare(CompareOp::GreaterOrEqual, flat, least)?;
+    let is_below = emit.compare(CompareOp::LessOrEqual, flat, most)?;
     let is_inside = emit.binary(BinaryOp::And, is_above, is_below)?;
     let from_low = emit.binary_with(BinaryOp::Sub, flat, low)?;
     let part = emit.binary_with(BinaryOp::Div, from_low, high - low)?;
@@ -40,7 +36,7 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let place = emit.unary(UnaryOp::Floor, place)?;
     let place = emit.binary_with(BinaryOp::Min, place, (bins - 1) as f64)?;
     let numbers = emit.add_range(dtype, &[1, bins])?;
-    let is_here = emit_compare(emit, CompareOp::Equal, place, numbers)?;
+    let is_here = emit.compare(CompareOp::Equal, place, numbers)?;
     let is_counted = emit.binary(BinaryOp::And, is_here, is_inside)?;
     let ones = emit.cast(is_counted, to)?;
     own_output(sum_axis(emit, ones, 0)?)
@@ -62,7 +58,7 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let flat = call.emit.reshape(x, &[count, 1])?;
     let flat = call.emit.cast(flat, DType::I64)?;
     let numbers = call.emit.add_range(DType::I64, &[1, bins])?;
-    let is_here = emit_compare(call.emit, CompareOp::Equal, flat, numbers)?;
+    let is_here = call.emit.compare(CompareOp::Equal, flat, numbers)?;
     let ones = call.emit.cast(is_here, DType::I64)?;
     own_output(sum_axis(call.emit, ones, 0)?)
 }
@@ -97,7 +93,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     } else {
         let numbers = emit.cast(numbers, DType::I64)?;
         let hidden = emit.add_scalar(DType::I64, padding as f64)?;
-        let is_shown = emit_compare(emit, CompareOp::NotEqual, numbers, hidden)?;
+        let is_shown = emit.compare(CompareOp::NotEqual, numbers, hidden)?;
         emit.binary(BinaryOp::And, members, is_shown)?
     };
     let id = if mode == 2 {
@@ -122,7 +118,7 @@ fn bag_members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -
     let offsets = emit.cast(offsets, DType::I64)?;
     let starts = emit.reshape(offsets, &[bags, 1])?;
     let places = emit.add_range(DType::I64, &[1, count])?;
-    let is_started = emit_compare(emit, CompareOp::LessOrEqual, starts, places)?;
+    let is_started = emit.compare(CompareOp::LessOrEqual, starts, places)?;
     if bags == 1 {
         return Ok(is_started);
     }
@@ -141,7 +137,7 @@ fn max_rows(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, 
     let lowest = emit.add_scalar(dtype, f64::NEG_INFINITY)?;
     let shown = emit.push(Op::Where(Where {}), &[members, rows, lowest])?;
     let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![1], keep: false }), &[shown])?;
-    let is_empty = emit_compare(emit, CompareOp::Equal, y, lowest)?;
+    let is_empty = emit.compare(CompareOp::Equal, y, lowest)?;
     let zero = emit.add_scalar(dtype, 0.0)?;
     emit.push(Op::Where(Where {}), &[is_empty, zero, y])
 }
@@ -177,7 +173,7 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     shape.push(1);
     let (x, sorted) = (emit.reshape(x, &shape)?, emit.reshape(sorted, &bounds)?);
     let function = if is_right { CompareOp::LessOrEqual } else { CompareOp::Less };
-    let is_before = emit_compare(emit, function, sorted, x)?;
+    let is_before = emit.compare(function, sorted, x)?;
     let ones = emit.cast(is_before, to)?;
     let axis = emit.rank(ones)? as i64 - 1;
     own_output(sum_axis(emit, ones, axis)?)
@@ -194,7 +190,7 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     shape.push(1);
     let count = emit.extents(known)?.iter().product::<i64>();
     let (x, known) = (emit.reshape(x, &shape)?, emit.reshape(known, &[count])?);
-    let is_equal = emit_compare(emit, CompareOp::Equal, x, known)?;
+    let is_equal = emit.compare(CompareOp::Equal, x, known)?;
     let ones = emit.cast(is_equal, DType::I32)?;
     let axes = vec![shape.len() as i64 - 1];
     let any = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes, keep: false }), &[ones])?;
@@ -219,7 +215,7 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let ends = emit.cast(ends, DType::I64)?;
     let ends = emit.reshape(ends, &[groups, 1])?;
     let places = emit.add_range(DType::I64, &[1, rows])?;
-    let is_before_end = emit_compare(emit, CompareOp::Less, places, ends)?;
+    let is_before_end = emit.compare(CompareOp::Less, places, ends)?;
     let earlier = emit.add_filled(DType::Bool, &[1, rows], 0.0)?;
     let is_earlier = match groups {
         1 => earlier,

@@ -4,9 +4,7 @@ use super::movement::primary_input;
 use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{
-    Binary, BinaryOp, Border, BorderPad, Compare, CompareOp, Expand, Gather, Op, Slice, Tile, Where,
-};
+use models::operators::{Binary, BinaryOp, Border, BorderPad, CompareOp, Expand, Gather, Op, Slice, Tile, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -121,7 +119,7 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
     let (rows, columns) = (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
-    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
+    let is_on = emit.compare(CompareOp::Equal, rows, columns)?;
     let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
     own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
 }
@@ -295,7 +293,7 @@ pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
     }
     let emit = &mut *call.emit;
     let (down, across) = (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
-    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
+    let is_on = emit.compare(CompareOp::Equal, down, across)?;
     own_output(emit.cast(is_on, dtype)?)
 }
 

@@ -4,8 +4,8 @@ use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
-    BatchNorm, BinaryOp, Compare, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, ScaleShift, Softmax,
-    UnaryOp, Where,
+    BatchNorm, BinaryOp, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, ScaleShift, Softmax, UnaryOp,
+    Where,
 };
 
 fn optional_vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
@@ -138,7 +138,7 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let lowest = call.emit.add_scalar(dtype, f64::NEG_INFINITY)?;
     let largest = Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true });
     let largest = call.emit.push(largest, &[x])?;
-    let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
+    let is_hidden = call.emit.compare(CompareOp::Equal, largest, lowest)?;
     let zero = call.emit.add_scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
     Ok(vec![RuleOutput { id, window: Memory::Own }])

@@ -3,7 +3,7 @@
 use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
+use models::operators::{BinaryOp, Clip, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
@@ -145,7 +145,7 @@ pub(super) fn compare(call: &mut Call<'_, '_>, function: CompareOp) -> Outputs {
         dtype = DType::U8;
     }
     let (a, b) = (call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?);
-    own_output(call.emit.push(Op::Compare(Compare { function }), &[a, b])?)
+    own_output(call.emit.compare(function, a, b)?)
 }
 
 fn logical_op(call: &mut Call<'_, '_>, of_flags: BinaryOp, of_integers: Option<BinaryOp>) -> Outputs {
@@ -219,7 +219,7 @@ pub(super) fn elu(call: &mut Call<'_, '_>) -> Outputs {
     let mut y = call.emit.unary(UnaryOp::Elu { alpha }, inner)?;
     if input_scale != 1.0 {
         let zero = call.emit.add_scalar(dtype, 0.0)?;
-        let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
+        let is_above = call.emit.compare(CompareOp::Greater, x, zero)?;
         y = call.emit.push(Op::Where(Where {}), &[is_above, x, y])?;
     }
     own_output(call.emit.binary_with(BinaryOp::Mul, y, scale)?)
@@ -348,7 +348,7 @@ pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
     }
     let size = call.emit.unary(UnaryOp::Abs, x)?;
     let most = call.emit.add_scalar(call.emit.dtype(x)?, f64::INFINITY)?;
-    own_output(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
+    own_output(call.emit.compare(CompareOp::Less, size, most)?)
 }
 
 pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
@@ -394,7 +394,7 @@ pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let dtype = call.emit.dtype(x)?;
     let (bound, value) = (call.operand_as("threshold", dtype)?, call.operand_as("value", dtype)?);
-    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, bound])?;
+    let is_above = call.emit.compare(CompareOp::Greater, x, bound)?;
     own_output(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
 }
 
@@ -445,8 +445,8 @@ pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (x, values) = (call.operand_as("self", dtype)?, call.operand_as("values", dtype)?);
     let (zero, one) = (call.emit.add_scalar(dtype, 0.0)?, call.emit.add_scalar(dtype, 1.0)?);
-    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
-    let is_zero = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
+    let is_above = call.emit.compare(CompareOp::Greater, x, zero)?;
+    let is_zero = call.emit.compare(CompareOp::Equal, x, zero)?;
     let y = call.emit.push(Op::Where(Where {}), &[is_above, one, zero])?;
     own_output(call.emit.push(Op::Where(Where {}), &[is_zero, values, y])?)
 }

@@ -4,8 +4,7 @@ use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
-    ArgReduce, ArgTop, BinaryOp, Compare, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp,
-    Where,
+    ArgReduce, ArgTop, BinaryOp, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp, Where,
 };
 use models::types::DType;
 
@@ -156,7 +155,7 @@ fn norm_of_order(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<Val
     }
     if order == 0.0 {
         let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
-        let is_something = call.emit.push(Op::Compare(Compare { function: CompareOp::NotEqual }), &[x, zero])?;
+        let is_something = call.emit.compare(CompareOp::NotEqual, x, zero)?;
         let ones = call.emit.cast(is_something, call.emit.dtype(x)?)?;
         return reduce_input(call, ReduceOp::Sum, ones);
     }

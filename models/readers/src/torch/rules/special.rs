@@ -4,12 +4,12 @@ use super::pointwise::{operands, unary};
 use super::{Call, Outputs, own_output};
 use crate::{Emit, Outcome, unsupported};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Compare, CompareOp, Identity, Op, UnaryOp, Where};
+use models::operators::{BinaryOp, CompareOp, Identity, Op, UnaryOp, Where};
 use models::types::DType;
 
 fn compare(emit: &mut Emit<'_>, function: CompareOp, x: ValueId, number: f64) -> Outcome<ValueId> {
     let number = emit.add_scalar(emit.dtype(x)?, number)?;
-    emit.push(Op::Compare(Compare { function }), &[x, number])
+    emit.compare(function, x, number)
 }
 
 fn choose(emit: &mut Emit<'_>, condition: ValueId, yes: f64, no: ValueId) -> Outcome<ValueId> {
@@ -75,14 +75,14 @@ pub(super) fn is_close(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("a comparison of integers or of NaN within a tolerance");
     }
     let emit = &mut *call.emit;
-    let is_equal = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, other])?;
+    let is_equal = emit.compare(CompareOp::Equal, x, other)?;
     let apart = emit.binary(BinaryOp::Sub, x, other)?;
     let apart = emit.unary(UnaryOp::Abs, apart)?;
     let size = emit.unary(UnaryOp::Abs, other)?;
     let allowed = emit.binary_with(BinaryOp::Mul, size, relative)?;
     let allowed = emit.binary_with(BinaryOp::Add, allowed, absolute)?;
     // An infinite number is close only to itself.
-    let is_near = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[apart, allowed])?;
+    let is_near = emit.compare(CompareOp::LessOrEqual, apart, allowed)?;
     let is_finite = compare(emit, CompareOp::Less, apart, f64::INFINITY)?;
     let is_near = emit.binary(BinaryOp::And, is_near, is_finite)?;
     own_output(emit.binary(BinaryOp::Or, is_equal, is_near)?)
