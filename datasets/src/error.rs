@@ -182,6 +182,11 @@ impl Error {
         }
     }
 
+    /// Wraps the error of an output that could not be written.
+    pub fn unwritten(path: &Path, source: std::io::Error) -> Error {
+        Error::io("writing", path, source)
+    }
+
     /// Wraps a system error; exhausted space has a separate variant.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

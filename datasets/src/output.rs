@@ -52,6 +52,12 @@ impl Output {
         }
     }
 
+    /// Writes the whole content, and renames the file to its final path.
+    pub fn keep_with(mut self, content: impl AsRef<[u8]>) -> Result<()> {
+        self.write_all(content.as_ref()).map_err(|error| Error::unwritten(&self.path, error))?;
+        self.keep()
+    }
+
     /// Syncs the file and renames it to its final path.
     pub fn keep(self) -> Result<()> {
         match self.sink {
@@ -101,9 +107,7 @@ impl Write for Output {
 
 /// Writes a whole file.
 pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
-    let mut output = Output::create(path)?;
-    output.write_all(content.as_ref()).context("writing", path)?;
-    output.keep()
+    Output::create(path)?.keep_with(content)
 }
 
 /// Fails if two outputs, each with its flag, are the same file. Pipes and devices may be shared.

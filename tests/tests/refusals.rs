@@ -578,6 +578,19 @@ fn a_full_device_for_results_is_an_error() {
     .assert_eq(&String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn a_full_device_for_output_files_is_named_once() {
+    let bench = Bench::new();
+    bench.write("t.json", r#"{"traceEvents": [{"name": "a", "ph": "X", "ts": 0, "dur": 5, "pid": 1, "tid": 1}]}"#);
+    std::os::unix::fs::symlink("/dev/full", bench.path("full.json")).expect("a link can be made");
+    let ran = run(bench.opcollect("trace convert t.json full.json")).expect(3);
+    expect![[r#"
+        error: no space left while writing `full.json`: No space left on device (os error 28)
+        hint: free space or raise the limit, then run again; finished records are kept
+    "#]]
+    .assert_eq(&ran.stderr);
+}
+
 const RELU: &str = "--modelsource simple --modelname relu:shape=64 --config quick.toml --store store";
 
 /// Checks a broken environment: exit code 3, a hint, and no store.

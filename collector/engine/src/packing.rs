@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Writes a file through `fill`, compressed if its name ends in `.gz`. The file appears at its path when complete.
 pub fn write_packed<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<T> {
     let path = output.path().to_owned();
-    let failed = |error| Failure::environment(format!("cannot write `{}`: {error}", path.display()));
+    let failed = |error| Failure::environment(datasets::Error::unwritten(&path, error));
     let is_compressed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, output);
     let filled = if is_compressed {

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{import_records, import_run_id, modified_us};
+use crate::stores::{import_records, import_run_id, modified_us, store_failure};
 use capture::tpu::capture::{CommandRun, Request, record_command};
 use capture::tpu::compare::{CaptureComparison, compare_captures};
 use capture::tpu::import::{self, CaptureProvenance, Per};
@@ -96,7 +96,7 @@ pub fn capture_command(
 
 fn capture_failure(error: tpu::Error) -> Failure {
     match error {
-        tpu::Error::Write { .. } => Failure::environment(error),
+        tpu::Error::Output(error) => store_failure(error),
         _ => Failure::usage(error),
     }
 }

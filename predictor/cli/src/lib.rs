@@ -38,7 +38,6 @@ use predictor::{Error, Result};
 use report::activity;
 use report::flags::parse_command_line;
 use report::terminal::{print_error, stdout_paper};
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -132,8 +131,5 @@ fn create_outputs(outputs: [(&str, Option<&Path>); 2]) -> Result<[Option<Output>
 
 /// Writes a created output file and moves it to its final path.
 fn write_output(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
-    let Some(mut output) = output else { return Ok(()) };
-    let path = output.path().to_owned();
-    output.write_all(&content()).map_err(|error| Error::io_error("write", &path, error))?;
-    Ok(output.keep()?)
+    Ok(output.map_or(Ok(()), |output| output.keep_with(content()))?)
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot read `{}`: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("cannot write `{}`: {source}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Output(#[from] datasets::Error),
     #[error("cannot write into `{}`: `{}` is not a folder", folder.display(), file.display())]
     NoFolder { folder: PathBuf, file: PathBuf },
     #[error("`{}` has no line `arch = …`; it is not the global.profile of a TPU capture", path.display())]

@@ -195,7 +195,8 @@ impl Tuning {
 
     /// Returns the reason why each search ended, in the order of the searches.
     pub fn stop_reasons(&self) -> Vec<Stop> {
-        self.searches.iter().map(|search| search.stop_reason(&self.tune).unwrap_or(Stop::Trials)).collect()
+        let otherwise = if self.left > 0 { Stop::Interrupted } else { Stop::Trials };
+        self.searches.iter().map(|search| search.stop_reason(&self.tune).unwrap_or(otherwise)).collect()
     }
 
     /// Returns the keys of experiments with results, and of all attempts outside of searches.

@@ -58,6 +58,8 @@ pub enum Stop {
     Patience,
     /// All schedules of the space have been proposed.
     Exhausted,
+    /// The campaign ended before, by its time limit or a signal.
+    Interrupted,
 }
 
 impl Stop {
@@ -68,6 +70,7 @@ impl Stop {
             Stop::TrialsPerTask => "trials per task",
             Stop::Patience => "no recent gain",
             Stop::Exhausted => "nothing left to try",
+            Stop::Interrupted => "end of the campaign",
         }
     }
 }

@@ -400,6 +400,8 @@ fn a_search_ends_by_space_patience_or_trial_limit() {
     assert!(tried < 20, "{tried}");
     let (tried, stops, _) = of("[tune]\ntuner = 'gridsearch'\ntrials = 3");
     assert_eq!((tried, stops), (6, vec![Stop::Trials; 2]));
+    let mut stopped = made("[tune]\ntuner = 'gridsearch'\ntrials = 6").tuning(|_| true);
+    assert_eq!((tune(&mut stopped, 5).len(), stopped.stop_reasons()), (5, vec![Stop::Interrupted; 2]));
 }
 
 #[test]
