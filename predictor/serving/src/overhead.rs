@@ -3,7 +3,7 @@
 //! Part of the similarity depends only on sizes and the kind of network, so that new models, devices and frameworks can
 //! be predicted, too. Intervals are split conformal, by similarity to the training data.
 
-use crate::calibration::{conformal_quantile, level_share};
+use crate::calibration::{DEFAULT_LEVEL, conformal_quantile, level_share};
 use crate::error::{Error, Result};
 use learn::Cholesky;
 use learn::levels::LEVELS;
@@ -61,6 +61,9 @@ pub struct Overheads {
     means: [f64; TARGETS],
     /// Interval half-widths of similarity ranges, by serving mode.
     intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
+    /// Factors of the half-widths on devices with larger errors than others at the same similarity. Empty in older files.
+    #[serde(default)]
+    device_factors: BTreeMap<String, [f64; TARGETS]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,8 +100,14 @@ impl Overheads {
         }
         let mut learned = Overheads::fit_process(samples);
         learned.source = source.to_owned();
-        learned.intervals =
-            held_out_errors(samples).into_iter().map(|(mode, errors)| (mode, fit_ranges(errors))).collect();
+        let errors = held_out_errors(samples);
+        for one in &errors {
+            learned.intervals.entry(one.mode.clone()).or_default();
+        }
+        for (mode, ranges) in &mut learned.intervals {
+            *ranges = fit_ranges(errors.iter().filter(|one| one.mode == *mode).collect());
+        }
+        learned.device_factors = learned.fit_device_factors(&errors);
         Ok(learned)
     }
 
@@ -120,6 +129,7 @@ impl Overheads {
             samples: Vec::new(),
             means: [0, 1].map(|target| median_of(samples.iter().map(|sample| sample.ratios[target]).collect())),
             intervals: BTreeMap::new(),
+            device_factors: BTreeMap::new(),
         };
         learned.samples = samples
             .iter()
@@ -170,14 +180,42 @@ impl Overheads {
                 *log += f64::from(weight) * similarity;
             }
         }
-        let ranges = self.intervals.get(&features.names[MODE]);
-        let range = ranges.and_then(|ranges| ranges.iter().rfind(|range| range[0].least_similarity <= nearest));
+        let range = self.find_range(&features.names[MODE], nearest);
+        let factors = self.device_factors.get(&features.names[DEVICE]).copied().unwrap_or([1.0; TARGETS]);
         let ratio = |target: usize| {
             let widths = range.map(|range| &range[target].half_widths);
             let width = |place: usize| widths.and_then(|widths| widths.get(place).copied()).unwrap_or(f64::INFINITY);
-            OverheadRatio { log: logs[target], half_widths: [0, 1, 2, 3].map(width), similarity: nearest }
+            let half_widths = [0, 1, 2, 3].map(|place| factors[target] * width(place));
+            OverheadRatio { log: logs[target], half_widths, similarity: nearest }
         };
         [ratio(0), ratio(1)]
+    }
+
+    fn find_range(&self, mode: &str, similarity: f64) -> Option<&[Range; TARGETS]> {
+        self.intervals.get(mode)?.iter().rfind(|range| range[0].least_similarity <= similarity)
+    }
+
+    /// Returns the root mean square of each known device's errors in half-widths, relative to that of all errors, as if
+    /// by `PRIOR_ERRORS` more errors of usual size. Factors below one do not count.
+    fn fit_device_factors(&self, errors: &[HeldOut]) -> BTreeMap<String, [f64; TARGETS]> {
+        const PRIOR_ERRORS: f64 = 10.0;
+        /// Limit of an error, in half-widths, so that single outliers have little influence.
+        const MOST: f64 = 3.0;
+        let square = |one: &HeldOut, target: usize| {
+            let range = self.find_range(&one.mode, one.similarity);
+            let width = range.and_then(|range| range[target].half_widths.get(DEFAULT_LEVEL).copied());
+            width.map_or(0.0, |width| (one.errors[target] / width).min(MOST).powi(2))
+        };
+        let known: Vec<&HeldOut> = errors.iter().filter(|one| one.is_device_known).collect();
+        let devices: BTreeSet<&String> = known.iter().map(|one| &one.device).collect();
+        let factor = |device: &String, target: usize| {
+            let usual = known.iter().map(|one| square(one, target)).sum::<f64>() / known.len() as f64;
+            let own: Vec<f64> =
+                known.iter().filter(|one| one.device == *device).map(|one| square(one, target)).collect();
+            let mean = (own.iter().sum::<f64>() + PRIOR_ERRORS * usual) / (own.len() as f64 + PRIOR_ERRORS);
+            (mean / usual).sqrt().max(1.0)
+        };
+        devices.into_iter().map(|device| (device.clone(), [0, 1].map(|target| factor(device, target)))).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -226,20 +264,27 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
     by_sizes * (COMMON_SHARE * by_kind + (1.0 - COMMON_SHARE) * by_names)
 }
 
-/// Similarity of a held-out server to the training data, and its absolute log errors by target.
-type HeldOut = (f64, [f64; TARGETS]);
+struct HeldOut {
+    mode: String,
+    device: String,
+    /// Whether other servers on the device were learned.
+    is_device_known: bool,
+    /// Similarity to the training data.
+    similarity: f64,
+    /// Absolute log errors by target.
+    errors: [f64; TARGETS],
+}
 
-/// Predicts each sample three times, with its configuration, server and device held out in turn. Returns the errors
-/// by serving mode.
-fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
+/// Predicts each sample three times, with its configuration, server and device held out in turn.
+fn held_out_errors(samples: &[OverheadSample]) -> Vec<HeldOut> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
     let by_device = |sample: &OverheadSample| devices[sample.features.names[DEVICE].as_str()];
     let fold = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     let divisions: [&dyn Fn(&OverheadSample) -> u64; 3] =
         [&|sample| fold(sample.configuration) % FOLDS, &|sample| fold(sample.server) % FOLDS, &by_device];
-    let mut errors: BTreeMap<String, Vec<HeldOut>> = BTreeMap::new();
-    for group_of in divisions {
+    let mut errors = Vec::new();
+    for (group_of, is_device_known) in divisions.into_iter().zip([true, true, false]) {
         let groups: BTreeSet<u64> = samples.iter().map(group_of).collect();
         for group in groups {
             let (held_out, rest): (Vec<_>, Vec<_>) =
@@ -251,8 +296,9 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
             for sample in held_out {
                 let ratios = learned.predict_ratios(&sample.features);
                 let error = |target: usize| (ratios[target].log - sample.ratios[target]).abs();
-                let of_mode = errors.entry(sample.features.names[MODE].clone()).or_default();
-                of_mode.push((ratios[0].similarity, [error(0), error(1)]));
+                let [mode, device] = [MODE, DEVICE].map(|place| sample.features.names[place].clone());
+                let (similarity, errors_of) = (ratios[0].similarity, [error(0), error(1)]);
+                errors.push(HeldOut { mode, device, is_device_known, similarity, errors: errors_of });
             }
         }
     }
@@ -260,14 +306,14 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
 }
 
 /// Fits interval half-widths by similarity range; a larger similarity never has a larger half-width.
-fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
-    errors.sort_by(|one, two| two.0.total_cmp(&one.0));
+fn fit_ranges(mut errors: Vec<&HeldOut>) -> Vec<[Range; TARGETS]> {
+    errors.sort_by(|one, two| two.similarity.total_cmp(&one.similarity));
     let size = errors.len().div_ceil(RANGES);
     let mut found: Vec<[Range; TARGETS]> = Vec::new();
     for part in errors.chunks(size) {
-        let least_similarity = part.last().map_or(0.0, |last| last.0);
+        let least_similarity = part.last().map_or(0.0, |last| last.similarity);
         let range = |target: usize| {
-            let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
+            let mut sorted: Vec<f64> = part.iter().map(|error| error.errors[target]).collect();
             sorted.sort_by(f64::total_cmp);
             let half_width = |(place, level): (usize, u8)| {
                 let own = conformal_quantile(&sorted, level_share(level));
