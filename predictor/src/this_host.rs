@@ -151,25 +151,19 @@ impl Calibration {
         Ok(known)
     }
 
-    /// Returns the relative spread between the common factors of the rounds; None if fewer than four sentinels are usable
-    /// in two rounds.
+    /// Returns the largest relative difference between the common factors of two rounds, by the sentinels that are usable in
+    /// both; None if no two rounds share four.
     pub fn repeats_within(&self) -> Option<f64> {
-        // A sentinel with a single usable round deviates by nothing from itself.
-        let is_repeated = |one: &&Sentinel| one.rounds_ns.iter().flatten().count() > 1;
-        let repeated: Vec<&Sentinel> = self.usable_sentinels().filter(is_repeated).collect();
-        if repeated.len() < FEWEST {
-            return None;
-        }
-        let rounds = repeated.iter().map(|one| one.rounds_ns.len()).max()?;
-        let deviations = |round: usize| {
-            let deviation =
-                |one: &&Sentinel| Some((one.rounds_ns.get(round).copied().flatten()? / one.measured_ns).ln());
-            let mut found: Vec<f64> = repeated.iter().filter_map(deviation).collect();
-            (!found.is_empty()).then(|| median(&mut found))
+        let rounds = self.usable_sentinels().map(|one| one.rounds_ns.len()).max()?;
+        let in_round = |one: &Sentinel, round: usize| one.rounds_ns.get(round).copied().flatten();
+        let difference = |(first, second): (usize, usize)| {
+            let log_ratio = |one: &Sentinel| Some((in_round(one, first)? / in_round(one, second)?).ln());
+            let mut found: Vec<f64> = self.usable_sentinels().filter_map(log_ratio).collect();
+            (found.len() >= FEWEST).then(|| median(&mut found).abs())
         };
-        let factors: Vec<f64> = (0..rounds).filter_map(deviations).collect();
-        let (least, most) = value_range(&factors);
-        (factors.len() > 1).then(|| (most - least).exp() - 1.0)
+        let pairs = (0..rounds).flat_map(|first| (first + 1..rounds).map(move |second| (first, second)));
+        let largest = pairs.filter_map(difference).reduce(f64::max);
+        largest.map(|difference| difference.exp() - 1.0)
     }
 
     pub fn do_rounds_agree(&self) -> bool {

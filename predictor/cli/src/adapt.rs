@@ -154,7 +154,8 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
     print_text(arguments.json, &sentinel_table(&known))?;
     let disturbed = known.sentinels.len() - known.usable_sentinels().count();
     if disturbed > 0 {
-        let warning = format!("{disturbed} noisy sentinels were ignored; results are better on a quieter machine");
+        let sentinels = format_count(disturbed, "noisy sentinel");
+        let warning = format!("{sentinels} ignored; results are better on a quieter machine");
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &repeats_note(&known))?;

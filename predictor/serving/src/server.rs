@@ -313,13 +313,16 @@ impl Deployment {
         }
         let mut ratios = overheads.predict_ratios(&self.server_features(load, bound));
         self.raise_by_shorter_prompts(load, (bound, least), overheads, &mut ratios)?;
-        // The first token of a single request depends on no output: others may be far from measured servers.
-        if load.concurrency == 1 && load.output_tokens != USUAL_OUTPUT {
-            let usual = ServerLoad { output_tokens: USUAL_OUTPUT, ..*load };
-            let (work, least_of_usual) = (self.server_work(&usual, &Roofline)?, self.least_seconds(&usual)?);
-            let [of_usual, _] = self.overhead_ratios(&usual, (&work, least_of_usual), overheads)?;
-            let seconds = work.seconds[0] * of_usual.log.exp();
-            ratios[0] = OverheadRatio { log: (seconds / bound.seconds[0]).ln(), ..of_usual };
+        // The first token of a single request depends on no output, and that of several takes at least as long. Other
+        // numbers of outputs may be far from measured servers.
+        if load.concurrency > 1 || load.output_tokens != USUAL_OUTPUT {
+            let single = ServerLoad { concurrency: 1, output_tokens: USUAL_OUTPUT, ..*load };
+            let (work, least_of_single) = (self.server_work(&single, &Roofline)?, self.least_seconds(&single)?);
+            let [of_single, _] = self.overhead_ratios(&single, (&work, least_of_single), overheads)?;
+            let log = (work.seconds[0] * of_single.log.exp() / bound.seconds[0]).ln();
+            if load.concurrency == 1 || log > ratios[0].log {
+                ratios[0] = OverheadRatio { log, ..of_single };
+            }
         }
         Ok(ratios)
     }
@@ -565,6 +568,28 @@ mod tests {
             assert!(flops_per_s <= device.bf16_flops, "{output_tokens}: {answer:?}");
             for time in [&answer.first_token, &answer.per_token] {
                 assert!(time.low <= time.seconds && time.seconds <= time.high, "{time:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_load_has_a_faster_first_token_than_a_single_request() {
+        let device = find_device("b200_sxm").expect("a known device");
+        let formats = Formats { weights: Scheme::Nvfp4, cache: Dtype::Fp8 };
+        let server = Deployment { device, formats, framework: Framework::TrtLlm, ..llama_70b(2) };
+        for output_tokens in [16, 200, 4000, 16_000] {
+            let first = |concurrency| {
+                let load = ServerLoad { concurrency, input_tokens: 256, output_tokens };
+                let answer = server.predict_server(&load, &Roofline, Some(shipped_overheads())).expect("an answer");
+                answer.first_token.seconds
+            };
+            let single = first(1);
+            for concurrency in [2, 3, 4, 16] {
+                assert!(
+                    first(concurrency) >= single * 0.999_999,
+                    "{output_tokens}, {concurrency}: {}",
+                    first(concurrency)
+                );
             }
         }
     }

@@ -130,14 +130,16 @@ fn describe_warnings(alike: &[(u64, &ServerWarning)], curve: &ServerCurve) -> St
     format!("at {} {at}{others}: {}", curve.over, first.text)
 }
 
-/// Returns the first batch size whose doubling does not fit in memory or increases the throughput too little.
+/// Returns the first batch size from which no doubling fits in memory and increases the throughput enough.
 fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     let pays = |one: &ServerPoint, two: &ServerPoint| {
         two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
     };
     let fitting = points.iter().take_while(|point| point.fits).count();
-    let knee = (0..fitting).find(|place| points.get(place + 1).is_some_and(|next| !pays(&points[*place], next)));
-    knee.map(|place| points[place].at)
+    let last_gain = points.windows(2).take(fitting).rposition(|pair| pays(&pair[0], &pair[1]));
+    let knee = last_gain.map_or(0, |place| place + 1);
+    // Beyond the last point nothing is known.
+    points.get(knee).filter(|_| knee < fitting && knee + 1 < points.len()).map(|point| point.at)
 }
 
 /// Returns the first context length at which a token takes much longer than at the shortest context.
@@ -170,6 +172,9 @@ mod tests {
         let full = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.0, 38.0, false)]);
         assert_eq!((batch_knee(&full), context_knee(&full)), (Some(2), None));
         assert_eq!(batch_knee(&points(&[(1.0, 1.0, false)])), None);
+        let dip = [10.0, 9.0, 14.0, 20.0, 21.0, 22.0].map(|throughput| (1.0, throughput, true));
+        assert_eq!(batch_knee(&points(&dip)), Some(8), "later doublings pay");
+        assert_eq!(batch_knee(&points(&dip[..4])), None, "the last doubling pays");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::import::Importer;
 use super::scope::{Scope, Slot};
-use super::stated::stated_type;
+use super::stated::{has_unknown_rank, stated_type};
 use super::{messages, tensor};
 use crate::escape_name;
 use models::error::Result;
@@ -69,6 +69,12 @@ impl<'a> Importer<'a> {
 
     /// Checks that each input dimension gets a number; one error lists all dimensions without a number.
     fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
+        if let Some(info) = given.iter().find(|info| has_unknown_rank(info) && self.extents_given(info).is_none()) {
+            let name = escape_name(&info.name);
+            let reason =
+                format!("the file states no shape; set it with `--shape {name}=N`, or `NxN…` for more dimensions");
+            return Err(self.malformed(format!("input `{name}`"), reason));
+        }
         let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
         for &info in given {
             let Ok(ty) = stated_type(info) else { continue };
@@ -140,7 +146,7 @@ impl<'a> Importer<'a> {
         for info in given {
             let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
-            if ty.rank() != extents.len() {
+            if ty.rank() != extents.len() && !has_unknown_rank(info) {
                 let reason = format!("the input is {ty}, but the given shape has {} dimensions", extents.len());
                 return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
             }
@@ -179,6 +185,9 @@ impl<'a> Importer<'a> {
         let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());
         let of_numbers = || {
             let numbers = options.values.get(&info.name)?;
+            if has_unknown_rank(info) {
+                return Some(if numbers.len() == 1 { Vec::new() } else { vec![numbers.len() as i64] });
+            }
             let ty = stated_type(info).ok()?;
             matches!(ty.shape[..], [Dim::Symbol(_)]).then(|| vec![numbers.len() as i64])
         };

@@ -9,6 +9,11 @@ pub(super) fn has_no_shape(info: &messages::ValueInfo) -> bool {
     tensor.is_none_or(|tensor| tensor.shape.is_none())
 }
 
+/// Returns whether the value is a tensor with an unknown number of dimensions. A scalar has a shape without dimensions.
+pub(super) fn has_unknown_rank(info: &messages::ValueInfo) -> bool {
+    info.ty.as_ref().is_some_and(|ty| ty.tensor.is_some()) && has_no_shape(info)
+}
+
 /// Returns the type stated in the file. A dimension without a number becomes a symbol, empty without a name.
 pub(super) fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
     let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
