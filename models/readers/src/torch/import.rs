@@ -72,10 +72,32 @@ pub(super) fn import_program(
     }
     collect_read_names(graph, &mut importer.read);
     importer.add_inputs(&mut weights)?;
-    for node in &graph.nodes {
-        importer.import_node(node)?;
+    let resized = importer.resized_input();
+    let imported = graph.nodes.iter().try_for_each(|node| importer.import_node(node));
+    match (imported.and_then(|()| importer.finish_import()), resized) {
+        (Ok((graph, skipped, mut notes)), Some(resized)) => {
+            notes.push(format!(
+                "input `{}`: {}; numbers in the program that depend on it are unchanged",
+                resized.name, resized.change
+            ));
+            Ok((graph, skipped, notes))
+        }
+        (Err(Error::Malformed { file, place, reason }), Some(resized)) => {
+            let reason = format!(
+                "{}, and {place} does not accept it: {reason}; export the model again with `dynamic_shapes` for this \
+                 dimension",
+                resized.change
+            );
+            Err(Error::Malformed { file, place: format!("input `{}`", resized.name), reason })
+        }
+        (imported, _) => imported,
     }
-    importer.finish_import()
+}
+
+/// An input with a given extent that differs from the static size in the file.
+struct Resized {
+    name: String,
+    change: String,
 }
 
 impl<'a> Importer<'a> {
@@ -166,6 +188,19 @@ impl<'a> Importer<'a> {
             self.bind_name(name, cell)?;
         }
         Ok(())
+    }
+
+    /// Returns the first input for which the caller gives another extent than the static size in the file.
+    fn resized_input(&self) -> Option<Resized> {
+        self.options.shapes.iter().find_map(|(name, extents)| {
+            let sizes = &self.value_meta(name)?.sizes;
+            let mut pairs = sizes.iter().zip(extents).enumerate();
+            pairs.find_map(|(dimension, (size, extent))| {
+                let fixed = size.value_of("as_int")?.as_i64().filter(|fixed| fixed != extent)?;
+                let change = format!("dimension {dimension} is {extent}, but the export has a static size of {fixed}");
+                Some(Resized { name: name.clone(), change })
+            })
+        })
     }
 
     /// Returns the size of each symbol that the given shapes set, and the input that sets it. A symbol has the same size

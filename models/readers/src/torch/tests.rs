@@ -290,6 +290,25 @@ fn a_symbol_has_one_size_in_all_inputs() {
 }
 
 #[test]
+fn another_extent_than_the_static_size_is_named() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_order.pt2");
+    let read = |path: &Path, extents: &[i64]| {
+        let shapes = [("x".to_owned(), extents.to_vec())].into();
+        load_file(path, &Options { shapes, ..Options::default() })
+    };
+    let imported = read(&path, &[7, 5, 6]).unwrap();
+    let [note] = &imported.notes[..] else { panic!("{:?}", imported.notes) };
+    assert!(note.contains("input `x`: dimension 0 is 7, but the export has a static size of 4"), "{note}");
+    assert!(read(&path, &[4, 5, 6]).unwrap().notes.is_empty());
+    let error = read(&path.with_file_name("small_parts.pt2"), &[5, 6]).unwrap_err().to_string();
+    assert!(
+        error.contains("input `x`: dimension 0 is 5, but the export has a static size of 6, and node `"),
+        "{error}"
+    );
+    assert!(error.ends_with("export the model again with `dynamic_shapes` for this dimension"), "{error}");
+}
+
+#[test]
 fn a_pipe_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.pt2");
