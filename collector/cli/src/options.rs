@@ -190,8 +190,8 @@ pub struct Sweep {
 pub struct InputFlags {
     /// Read a model input from NAME=FILE.npy; repeatable
     ///
-    /// From an `.npz` archive or a `.safetensors` file, the tensor of that name is read. Inputs without a file are
-    /// random, by `--seed`.
+    /// From an `.npz` archive or a `.safetensors` file, the tensor of that name is read. NAME can also be the number of
+    /// the input, counted from 0. Inputs without a file are random, by `--seed`.
     #[arg(long, value_name = "NAME=FILE")]
     pub input: Vec<String>,
     /// Read all model inputs from an `.npz` or `.safetensors` file by name

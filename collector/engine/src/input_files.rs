@@ -37,7 +37,7 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
             return Err(Failure::usage(format!("`--input` gives `{name}` twice")).with_hint("give each input one file"));
         }
         inputs[place] =
-            arrays::read_tensor(Path::new(path), name, inputs[place].tensor_type()).map_err(Failure::usage)?;
+            arrays::read_tensor(Path::new(path), names[place], inputs[place].tensor_type()).map_err(Failure::usage)?;
     }
     Ok(())
 }
@@ -51,8 +51,10 @@ fn replace_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Te
             format!("`{}` has `{other}`, which is not an input of the model; inputs are {names}", path.display());
         return Err(Failure::usage(message).with_hint("take single tensors of a file with `--input NAME=FILE`"));
     }
-    for (name, input) in names.iter().zip(inputs) {
-        let is_given = |text: &String| text.split_once('=').is_some_and(|(given, _)| given == *name);
+    for (place, (name, input)) in names.iter().zip(inputs).enumerate() {
+        let is_given = |text: &String| {
+            text.split_once('=').is_some_and(|(given, _)| input_index(names, given).is_ok_and(|index| index == place))
+        };
         if !given.input.iter().any(is_given) {
             *input = arrays::read_tensor(path, name, input.tensor_type()).map_err(Failure::usage)?;
         }
@@ -60,7 +62,39 @@ fn replace_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Te
     Ok(())
 }
 
+/// Returns the index of an input, which is given by its name or else by its number, counted from 0.
 fn input_index(names: &[&str], name: &str) -> Result<usize> {
     let unknown = || Failure::usage(format!("the model has no input `{name}`; it has `{}`", names.join("`, `")));
-    names.iter().position(|known| *known == name).ok_or_else(unknown)
+    let number = || name.parse().ok().filter(|&number: &usize| number < names.len());
+    names.iter().position(|known| *known == name).or_else(number).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::npy;
+    use models::types::TensorType;
+
+    fn tensor(numbers: [f64; 2]) -> Tensor {
+        Tensor::from_numbers(TensorType::f32(&[2]), &numbers).unwrap()
+    }
+
+    #[test]
+    fn an_input_is_given_by_its_name_or_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.npy");
+        std::fs::write(&path, npy::tensor_bytes(&tensor([1.0, 2.0]))).unwrap();
+        let replaced = |name: &str, names: &[&str]| {
+            let mut inputs = vec![tensor([0.0; 2]), tensor([0.0; 2])];
+            let input = vec![format!("{name}={}", path.display())];
+            replace_inputs(&InputFiles { input, inputs: None }, names, &mut inputs)
+                .map_err(|error| error.to_string())?;
+            Ok::<_, String>(inputs.iter().map(|input| input.to_numbers()[1]).collect::<Vec<_>>())
+        };
+        assert_eq!(replaced("y", &["x", "y"]).unwrap(), [0.0, 2.0]);
+        assert_eq!(replaced("1", &["x", "y"]).unwrap(), [0.0, 2.0]);
+        assert_eq!(replaced("1", &["1", "0"]).unwrap(), [2.0, 0.0], "a name precedes a number");
+        let error = replaced("2", &["x", "y"]).unwrap_err();
+        assert!(error.contains("the model has no input `2`; it has `x`, `y`"), "{error}");
+    }
 }
