@@ -443,6 +443,62 @@ class Answers(nn.Module):
         return getattr(self.model(x, use_cache=False) if self.name == "logits" else self.model(x), self.name)
 
 
+class Losses(nn.Module):
+    """Loss functions, with weights, ignored targets and all reductions."""
+
+    def forward(self, x, target, probability, other):
+        f = nn.functional
+        weight = torch.linspace(0.5, 1.5, 5)
+        planes = x[:, :, None].expand(4, 5, 2) * torch.tensor([1.0, 0.5])
+        parts = torch.stack([target, target.flip(0)], 1)
+        shares = other.softmax(1)
+        return (
+            f.cross_entropy(x, target), f.cross_entropy(x, target, weight, ignore_index=2, reduction="none"),
+            f.cross_entropy(x, target, weight, ignore_index=2, label_smoothing=0.2), f.cross_entropy(planes, parts, reduction="sum"),
+            f.cross_entropy(x, target, ignore_index=2, label_smoothing=0.1), f.cross_entropy(x, shares, weight, label_smoothing=0.1),
+            f.nll_loss(x.log_softmax(1), target, weight), f.nll_loss(planes.log_softmax(1), parts, ignore_index=2),
+            f.cross_entropy(x[0], target[0]),
+            f.binary_cross_entropy(probability, shares, weight), f.binary_cross_entropy(probability.round(), shares, reduction="none"),
+            f.binary_cross_entropy_with_logits(x * 9, shares, weight, pos_weight=weight), f.binary_cross_entropy_with_logits(x, shares),
+            f.mse_loss(x, other), f.l1_loss(x, other, reduction="sum"), f.smooth_l1_loss(x, other, beta=0.4),
+            f.smooth_l1_loss(x, other, beta=0.0), f.huber_loss(x, other, delta=0.7, reduction="none"),
+            f.soft_margin_loss(x, other.sign()), f.kl_div(x.log_softmax(1), shares, reduction="batchmean"),
+            f.kl_div(x.log_softmax(1), shares.log(), log_target=True), f.kl_div(x, (other > 0).float(), reduction="sum"),
+        )
+
+
+class Decomposed(nn.Module):
+    """Functions that `run_decompositions()` turns into operators that no other case has."""
+
+    def forward(self, x, target, other):
+        f = nn.functional
+        y = x.clone()
+        y.fill_diagonal_(0.5)
+        return f.cross_entropy(x, target, ignore_index=2), f.huber_loss(x, other), f.kl_div(x, other.softmax(1), reduction="sum"), y
+
+
+class Diagonals(nn.Module):
+    """Diagonals at offsets, quantiles, norms, and writes through diagonals and permuted views."""
+
+    def forward(self, x, y):
+        z, w, v = y.clone(), y.clone(), x.clone()
+        z.permute(2, 0, 1)[1] = 7.0
+        w.diagonal(1, 0, 2).mul_(3.0)
+        v.fill_diagonal_(0.5)
+        v.T.diagonal(-1).copy_(x[0, :3])
+        w.movedim(0, 2)[:, 1:, 2].zero_()
+        q = torch.tensor([0.1, 0.5, 0.75])
+        return (
+            torch.diag(x[0], 2), torch.diag(x[0], -1), torch.diag_embed(y, 1), torch.diag_embed(x, -1, 0, 2), z, w, v,
+            torch.diagonal_scatter(x, x[1, :3], 1), torch.diagonal_scatter(y, y[0, :, :3], -1, 0, 2),
+            torch.quantile(x, q), torch.quantile(y, q, dim=1, keepdim=True), torch.quantile(x, 0.3, dim=0),
+            torch.quantile(x, 0.4, dim=1, interpolation="nearest"), torch.quantile(x, 0.4, keepdim=True, interpolation="midpoint"),
+            torch.logcumsumexp(y * 30, 1), torch.linalg.vector_norm(y, dim=(0, 2)), torch.linalg.vector_norm(x, 3, dim=1, keepdim=True),
+            torch.linalg.norm(x), torch.linalg.norm(y, dim=(0, 1)), torch.linalg.norm(x, "fro"), torch.linalg.matrix_norm(y),
+            torch.linalg.vector_norm(x, float("inf")), torch.norm(y, dim=-1),
+        )
+
+
 def cases():
     tokens = torch.randint(3, 19, (2, 7))
     tiny = dict(vocab_size=19, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, max_position_embeddings=12)
@@ -498,6 +554,9 @@ def cases():
         yield "small_pools" + end, Pools, (torch.randn(2, 3, 6, 7), torch.randn(1, 2, 4, 4, 5))
         yield "small_special" + end, Special, (torch.randn(5, 5), torch.randn(5, 5), torch.randint(0, 5, (5, 5)))
         yield "small_spectra" + end, Spectra, (torch.randn(2, 2, 4, 6),)
+    yield "small_losses", Losses, (torch.randn(4, 5), torch.tensor([1, 2, 0, 4]), torch.rand(4, 5), torch.randn(4, 5))
+    yield "small_diagonals", Diagonals, (torch.randn(4, 4), torch.randn(4, 3, 4))
+    yield "small_decomposed_core", Decomposed, (torch.randn(4, 5), torch.tensor([1, 2, 0, 4]), torch.randn(4, 5))
     yield "small_parts", Parts, (torch.randn(6, 6),)
     yield "small_sizes", Sizes, (torch.randn(3, 4), torch.randn(3, 4))
     yield "small_scatters", Scatters, (torch.randn(3, 5), index, torch.randn(3, 4), mask)

@@ -17,7 +17,7 @@ from typing import Dict, List, Optional, Tuple
 
 import pt2_cases
 
-TRACED = "image moves order steps norms grids resized blocks counts cells points regions signals pools scatters special spectra parts".split()
+TRACED = "image moves order steps norms grids resized blocks counts cells points regions signals pools scatters special spectra parts losses diagonals".split()
 
 
 class Attention(nn.Module):

@@ -299,7 +299,7 @@ impl<'a> Importer<'a> {
         let meta = operand.filter(|_| operator.starts_with("as_strided")).and_then(|name| self.value_meta(name));
         let memory_order = meta.and_then(dense_order);
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated, wanted, memory_order };
-        let made = rule(&mut call)?;
+        let made = rules::apply_rule(rule, &mut call)?;
         if is_open {
             let place = node_label(node);
             self.notes.push(format!(

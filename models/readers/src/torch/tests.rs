@@ -19,7 +19,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 35);
+    assert_eq!(cases.len(), 38);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

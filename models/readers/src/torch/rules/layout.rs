@@ -1,7 +1,10 @@
 //! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
 use super::movement::primary_input;
-use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, view_output};
+use super::views::{diagonal_mask, replace_diagonal};
+use super::{
+    Call, Diagonal, Memory, Outputs, RuleOutput, numbers_of, own_output, permuted_output, push_output, view_output,
+};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Binary, BinaryOp, Border, BorderPad, CompareOp, Expand, Gather, Op, Slice, Tile, Where};
@@ -38,7 +41,7 @@ pub(super) fn swap_axes(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b) = (call.axis_argument(x, names[0], 0)?, call.axis_argument(x, names[1], 1)?);
     let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
     order.swap(a, b);
-    view_output(call.emit.transpose(x, &order)?)
+    permuted_output(call, x, &order)
 }
 
 pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
@@ -49,7 +52,7 @@ pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("a matrix cannot have {rank} dimensions"));
     }
     order.swap(rank - 2, rank - 1);
-    view_output(call.emit.transpose(x, &order)?)
+    permuted_output(call, x, &order)
 }
 
 pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
@@ -71,7 +74,7 @@ pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
             None => return malformed("an axis is moved twice"),
         }
     }
-    view_output(call.emit.transpose(x, &order)?)
+    permuted_output(call, x, &order)
 }
 
 pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
@@ -103,25 +106,52 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let flat = emit.reshape(transposed, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
     let places = emit.add_integers(&places)?;
-    view_output(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
+    let id = emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?;
+    Ok(vec![RuleOutput { id, window: Memory::Diagonal(Diagonal { offset, axes: (a, b) }) }])
 }
 
 pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let name = if call.operator == "diag" { "diagonal" } else { "offset" };
-    if call.int_argument(name, 0)? != 0 || call.int_argument("dim1", -2)? != -2 || call.int_argument("dim2", -1)? != -1
-    {
-        return unsupported("a diagonal with an offset, or of other dimensions than the last");
+    let rank = call.emit.rank(x)? + 1;
+    let is_named = call.operator != "diag";
+    let offset = call.int_argument(if is_named { "offset" } else { "diagonal" }, 0)?;
+    let axis = |name: &str, default: i64| call.emit.resolve_axis(call.int_argument(name, default)?, rank);
+    let (a, b) = (axis("dim1", -2)?, axis("dim2", -1)?);
+    if a == b || rank < 2 {
+        return malformed("a diagonal needs two dimensions");
     }
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
-    let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
-    shape.insert(shape.len() - 1, 1);
+    let extent = shape[rank - 2];
+    let (row, column) = (offset.saturating_neg().max(0), offset.max(0));
+    let size = extent.saturating_add(row).saturating_add(column);
+    numbers_of(&[size, size])?;
+    shape.insert(rank - 2, 1);
+    let mut pads = vec![0; 2 * rank];
+    (pads[rank - 1], pads[2 * rank - 1]) = (column, row);
     let wide = emit.reshape(x, &shape)?;
-    let (rows, columns) = (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
-    let is_on = emit.compare(CompareOp::Equal, rows, columns)?;
+    let wide = if offset == 0 { wide } else { emit.pad(wide, &pads, 0.0)? };
+    let is_on = diagonal_mask(emit, &[size, size], offset)?;
     let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
-    own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
+    let matrix = emit.push(Op::Where(Where {}), &[is_on, wide, zero])?;
+    // The last two dimensions move to `dim1` and `dim2`.
+    let mut rest = 0..rank - 2;
+    let order: Vec<usize> = (0..rank)
+        .map(|at| match at {
+            at if at == a => rank - 2,
+            at if at == b => rank - 1,
+            _ => rest.next().unwrap_or(0),
+        })
+        .collect();
+    own_output(emit.transpose(matrix, &order)?)
+}
+
+/// Emits `diagonal_scatter`: a copy of the input whose diagonal is replaced.
+pub(super) fn diagonal_scatter(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, part) = (call.tensor_argument("self")?, call.tensor_argument("src")?);
+    let offset = call.int_argument("offset", 0)?;
+    let (a, b) = (call.axis_argument(x, "dim1", 0)?, call.axis_argument(x, "dim2", 1)?);
+    own_output(replace_diagonal(call.emit, x, part, Diagonal { offset, axes: (a, b) })?)
 }
 
 pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
@@ -140,18 +170,26 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.reshape(transposed, &extents)?)
 }
 
-/// Emits `as_strided`: gathers elements by strides from the memory of the input.
-pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = primary_input(call)?;
+/// The elements of a tensor in memory order, and those that sizes and strides select.
+struct Strided {
+    /// The tensor with its dimensions in memory order, which are the dimensions `order` of the tensor.
+    ordered: ValueId,
+    order: Vec<usize>,
+    sizes: Vec<i64>,
+    places: Vec<i64>,
+}
+
+fn select_by_strides(call: &mut Call<'_, '_>) -> Outcome<Strided> {
+    let x = primary_input(call)?;
     let (sizes, strides) = (call.int_list("size")?, call.int_list("stride")?);
     let offset = call.int_argument("storage_offset", 0)?;
     let count: i64 = call.emit.extents(x)?.iter().product();
-    match &call.memory_order {
-        Some(order) if order.len() == call.emit.rank(x)? => x = call.emit.transpose(x, order)?,
+    let order = match &call.memory_order {
+        Some(order) if order.len() == call.emit.rank(x)? => order.clone(),
         _ => {
             return unsupported("the order of the input in memory is unknown; call `contiguous()` before `as_strided`");
         }
-    }
+    };
     if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
         return unsupported(format!("the sizes {sizes:?} with the strides {strides:?}"));
     }
@@ -167,13 +205,42 @@ pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
     if places.iter().any(|place| !(0..count).contains(place)) {
         return unsupported("strides that reach outside of the input");
     }
-    let flat = call.emit.reshape(x, &[count])?;
+    let ordered = call.emit.transpose(x, &order)?;
+    Ok(Strided { ordered, order, sizes, places })
+}
+
+/// Emits `as_strided`: gathers elements by strides from the memory of the input.
+pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
+    let Strided { ordered, sizes, places, .. } = select_by_strides(call)?;
+    let count: i64 = call.emit.extents(ordered)?.iter().product();
+    let flat = call.emit.reshape(ordered, &[count])?;
     if places.iter().enumerate().all(|(index, &place)| index as i64 == place) && places.len() as i64 == count {
         return view_output(call.emit.reshape(flat, &sizes)?);
     }
     let numbers: Vec<f64> = places.iter().map(|&place| place as f64).collect();
     let places = call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &sizes), &numbers)?)?;
     view_output(call.emit.push(Op::Gather(Gather { axis: 0 }), &[flat, places])?)
+}
+
+/// Emits `as_strided_scatter`: a copy of the input with other elements at the selected places.
+pub(super) fn as_strided_scatter(call: &mut Call<'_, '_>) -> Outputs {
+    let part = call.tensor_argument("src")?;
+    let Strided { ordered, order, places, .. } = select_by_strides(call)?;
+    let emit = &mut *call.emit;
+    let extents = emit.extents(ordered)?;
+    let count = numbers_of(&extents)?;
+    if emit.extents(part)?.iter().product::<i64>() != places.len() as i64 {
+        return malformed("the number of written elements differs from that of the selected ones");
+    }
+    let (flat, part) = (emit.reshape(ordered, &[count])?, emit.reshape(part, &[places.len() as i64])?);
+    let mut sources: Vec<i64> = (0..count).collect();
+    places.iter().enumerate().for_each(|(at, &place)| sources[place as usize] = count + at as i64);
+    let (both, sources) = (emit.concat_parts(&[flat, part], 0)?, emit.add_integers(&sources)?);
+    let written = emit.push(Op::Gather(Gather { axis: 0 }), &[both, sources])?;
+    let written = emit.reshape(written, &extents)?;
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
+    own_output(emit.transpose(written, &back)?)
 }
 
 pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {

@@ -8,6 +8,7 @@ mod create;
 mod encoder;
 mod index;
 mod layout;
+mod losses;
 mod movement;
 mod normalise;
 mod pointwise;
@@ -19,6 +20,7 @@ mod scatter;
 mod signal;
 mod special;
 mod table;
+mod views;
 mod window;
 
 use super::call::{Argument, Call};
@@ -27,7 +29,7 @@ use models::graph::ValueId;
 use models::operators::Op;
 use std::collections::HashMap;
 
-pub(super) use movement::write_view;
+pub(super) use views::write_view;
 
 pub(super) struct RuleOutput {
     pub id: ValueId,
@@ -48,10 +50,22 @@ pub(super) enum Memory {
     },
     /// A view of all elements of the input in the same order.
     Reshaped,
-    /// A view with two dimensions swapped.
-    Swapped(usize, usize),
+    /// A view with permuted dimensions: for each dimension of the view, that of the input.
+    Permuted([u8; MAX_PERMUTED]),
+    /// A view of a diagonal, along the last dimension of the view.
+    Diagonal(Diagonal),
     /// A view whose position in the input's memory is unknown, or a result that may be such a view.
     Other,
+}
+
+/// Maximum number of dimensions of a permuted view through which a write is propagated.
+const MAX_PERMUTED: usize = 8;
+
+/// Position of a diagonal in a tensor.
+#[derive(Clone, Copy)]
+pub(super) struct Diagonal {
+    pub offset: i64,
+    pub axes: (usize, usize),
 }
 
 const MAX_NUMBERS: i64 = 1 << 22;
@@ -75,6 +89,17 @@ fn own_output(id: ValueId) -> Outputs {
 /// Returns a view with the elements of its input in the same order.
 fn reshaped_output(id: ValueId) -> Outputs {
     Ok(vec![RuleOutput { id, window: Memory::Reshaped }])
+}
+
+/// Returns a view whose dimensions are those of the input in this order.
+fn permuted_output(call: &mut Call<'_, '_>, x: ValueId, order: &[usize]) -> Outputs {
+    let id = call.emit.transpose(x, order)?;
+    let mut axes = [0; MAX_PERMUTED];
+    if order.len() > MAX_PERMUTED {
+        return view_output(id);
+    }
+    axes.iter_mut().zip(order).for_each(|(axis, &of)| *axis = of as u8);
+    Ok(vec![RuleOutput { id, window: Memory::Permuted(axes) }])
 }
 
 fn view_output(id: ValueId) -> Outputs {
@@ -186,6 +211,15 @@ fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i
 pub(super) fn find_rule(operator: &str) -> Option<Rule> {
     let found = table::RULES.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
     Some(table::RULES[found].1)
+}
+
+/// Applies a rule. Results of operators that copy share no memory with their input, also if the rule makes a view.
+pub(super) fn apply_rule(rule: Rule, call: &mut Call<'_, '_>) -> Outputs {
+    let mut made = rule(call)?;
+    if call.operator.ends_with("_copy") || call.operator == "diag" {
+        made.iter_mut().for_each(|output| output.window = Memory::Own);
+    }
+    Ok(made)
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Operators that move elements, and views of other tensors' memory.
 
-use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, reshaped_output, view_output};
+use super::views::write_view;
+use super::{
+    Call, Memory, Outputs, RuleOutput, own_output, permuted_output, push_output, reshaped_output, view_output,
+};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operators::{Border, BorderPad, Expand, Gather, Op, Slice, Tile, Trilu};
+use models::operators::{Border, BorderPad, Expand, Op, Slice, Tile, Trilu};
 use models::types::DType;
 
 const MAX_PARTS: usize = 1 << 12;
@@ -110,7 +113,7 @@ pub(super) fn permute(call: &mut Call<'_, '_>) -> Outputs {
         .into_iter()
         .map(|axis| call.emit.resolve_axis(axis, rank))
         .collect::<Outcome<Vec<_>>>()?;
-    view_output(call.emit.transpose(x, &order)?)
+    permuted_output(call, x, &order)
 }
 
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
@@ -118,20 +121,13 @@ pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b) = (call.axis_argument(x, "dim0", 0)?, call.axis_argument(x, "dim1", 1)?);
     let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
     order.swap(a, b);
-    let id = call.emit.transpose(x, &order)?;
-    Ok(vec![RuleOutput { id, window: Memory::Swapped(a, b) }])
+    permuted_output(call, x, &order)
 }
 
 pub(super) fn transpose_all(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let order: Vec<usize> = (0..call.emit.rank(x)?).rev().collect();
-    let id = call.emit.transpose(x, &order)?;
-    let window = match order.len() {
-        0 | 1 => Memory::Reshaped,
-        2 => Memory::Swapped(0, 1),
-        _ => Memory::Other,
-    };
-    Ok(vec![RuleOutput { id, window }])
+    permuted_output(call, x, &order)
 }
 
 /// Expands dimensions of extent 1; an extent of -1 stays unchanged.
@@ -320,65 +316,6 @@ pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
         made.push(RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, step: 1, is_row: true } });
     }
     Ok(made)
-}
-
-/// Returns `whole` with the elements that a view of it has replaced by those of `part`.
-pub(in crate::torch) fn write_view(
-    emit: &mut Emit<'_>,
-    whole: ValueId,
-    part: ValueId,
-    window: Memory,
-) -> Outcome<ValueId> {
-    let extents = emit.extents(whole)?;
-    match window {
-        Memory::Own | Memory::Other => unsupported("a write through a view"),
-        Memory::Reshaped => emit.reshape(part, &extents),
-        Memory::Swapped(a, b) => {
-            let mut order: Vec<usize> = (0..extents.len()).collect();
-            order.swap(a, b);
-            emit.transpose(part, &order)
-        }
-        Memory::Range { axis, start, stop, step, is_row } => {
-            let mut part = part;
-            if is_row {
-                let mut shape = extents.clone();
-                shape[axis] = 1;
-                part = emit.reshape(part, &shape)?;
-            }
-            if step > 1 {
-                return write_steps(emit, whole, part, axis, [start, stop, step]);
-            }
-            let mut parts = Vec::new();
-            if start > 0 {
-                parts.push(emit.slice(whole, axis, 0, start)?);
-            }
-            parts.push(part);
-            if stop < extents[axis] {
-                parts.push(emit.slice(whole, axis, stop, extents[axis])?);
-            }
-            emit.concat_parts(&parts, axis)
-        }
-    }
-}
-
-/// Replaces every `step`-th element of a dimension: each element of the result is selected from both tensors.
-fn write_steps(
-    emit: &mut Emit<'_>,
-    whole: ValueId,
-    part: ValueId,
-    axis: usize,
-    [start, stop, step]: [i64; 3],
-) -> Outcome<ValueId> {
-    let extent = emit.extents(whole)?[axis];
-    numbers_of(&[extent])?;
-    let place = |at: i64| {
-        let is_written = (start..stop).contains(&at) && (at - start) % step == 0;
-        if is_written { extent + (at - start) / step } else { at }
-    };
-    let places: Vec<i64> = (0..extent).map(place).collect();
-    let both = emit.concat_parts(&[whole, part], axis)?;
-    let places = emit.add_integers(&places)?;
-    emit.push(Op::Gather(Gather { axis: axis as i64 }), &[both, places])
 }
 
 pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {

@@ -1,7 +1,7 @@
 //! Pointwise functions. Operands of different types are cast to the type that the file states for the result.
 
 use super::{Call, Memory, Outputs, RuleOutput, own_output};
-use crate::{Outcome, malformed, unsupported};
+use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
@@ -242,9 +242,13 @@ pub(super) fn softshrink(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn log_sigmoid(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    let x = call.emit.unary(UnaryOp::Neg, x)?;
-    let y = call.emit.unary(UnaryOp::Softplus, x)?;
-    own_output(call.emit.unary(UnaryOp::Neg, y)?)
+    own_output(log_sigmoid_of(call.emit, x)?)
+}
+
+pub(super) fn log_sigmoid_of(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    let x = emit.unary(UnaryOp::Neg, x)?;
+    let y = emit.unary(UnaryOp::Softplus, x)?;
+    emit.unary(UnaryOp::Neg, y)
 }
 
 pub(super) fn glu(call: &mut Call<'_, '_>) -> Outputs {
@@ -374,13 +378,18 @@ pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
 /// Emits the logarithm of the sum of two exponentials; the larger one is factored out to avoid overflow.
 pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
-    let most = call.emit.binary(BinaryOp::Max, a, b)?;
-    let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
-    let apart = call.emit.unary(UnaryOp::Abs, apart)?;
-    let apart = call.emit.unary(UnaryOp::Neg, apart)?;
-    let part = call.emit.unary(UnaryOp::Exp, apart)?;
-    let part = call.emit.unary(UnaryOp::Log1p, part)?;
-    own_output(call.emit.binary(BinaryOp::Add, most, part)?)
+    own_output(log_of_sum(call.emit, a, b)?)
+}
+
+/// Returns `log(exp(a) + exp(b))`; the larger operand is factored out to avoid overflow.
+pub(super) fn log_of_sum(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+    let most = emit.binary(BinaryOp::Max, a, b)?;
+    let apart = emit.binary(BinaryOp::Sub, a, b)?;
+    let apart = emit.unary(UnaryOp::Abs, apart)?;
+    let apart = emit.unary(UnaryOp::Neg, apart)?;
+    let part = emit.unary(UnaryOp::Exp, apart)?;
+    let part = emit.unary(UnaryOp::Log1p, part)?;
+    emit.binary(BinaryOp::Add, most, part)
 }
 
 /// Emits the fractional part, which has the sign of the input.

@@ -1,7 +1,7 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
 use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
-use crate::{Outcome, malformed, unsupported};
+use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{
     ArgReduce, ArgTop, BinaryOp, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp, Where,
@@ -149,6 +149,17 @@ pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
     own_output(norm_of_order(call, x, order)?)
 }
 
+/// Emits the Frobenius norm of the last two dimensions, or of others.
+pub(super) fn matrix_norm(call: &mut Call<'_, '_>) -> Outputs {
+    if !matches!(call.arguments.get("ord"), None | Some(super::Argument::Text(_))) {
+        return unsupported("a matrix norm other than the Frobenius norm");
+    }
+    if !call.has_argument("dim") {
+        call.arguments.insert("dim", super::Argument::Ints(vec![-2, -1]));
+    }
+    vector_norm(call)
+}
+
 fn norm_of_order(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<ValueId> {
     if order == 2.0 || order == 1.0 {
         return reduce_input(call, if order == 2.0 { ReduceOp::L2 } else { ReduceOp::L1 }, x);
@@ -217,20 +228,6 @@ pub(super) fn trace(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(output.id, dtype)?;
     push_output(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![0], keep: false }), &[x])
-}
-
-/// Emits the mean or the sum of a loss of each element, or all of them.
-pub(super) fn difference_loss(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
-    let dtype = call.result_dtype()?;
-    let (x, target) = (call.operand_as("self", dtype)?, call.operand_as("target", dtype)?);
-    let apart = call.emit.binary(BinaryOp::Sub, x, target)?;
-    let losses = call.emit.unary(function, apart)?;
-    match call.int_argument("reduction", 1)? {
-        0 => own_output(losses),
-        1 => own_output(reduce_input(call, ReduceOp::Mean, losses)?),
-        2 => own_output(reduce_input(call, ReduceOp::Sum, losses)?),
-        other => malformed(format!("`reduction` has the unknown value {other}")),
-    }
 }
 
 pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
@@ -316,6 +313,78 @@ pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
         });
     }
     own_output(call.emit.concat_parts(&products, axis)?)
+}
+
+/// Emits the logarithm of the running sum of powers of e; each step factors out the larger operand.
+pub(super) fn running_log_sum(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let x = call.operand_as("self", dtype)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own_output(x) };
+    if extent > MAX_RUNNING {
+        return unsupported(format!("an extent of {extent} exceeds the limit of {MAX_RUNNING}"));
+    }
+    let mut sums: Vec<ValueId> = Vec::new();
+    for at in 0..extent {
+        let one = call.emit.slice(x, axis, at, at + 1)?;
+        sums.push(match sums.last() {
+            Some(&before) => super::pointwise::log_of_sum(call.emit, before, one)?,
+            None => one,
+        });
+    }
+    own_output(call.emit.concat_parts(&sums, axis)?)
+}
+
+/// Emits quantiles of known fractions, interpolated between neighbours in ascending order.
+pub(super) fn quantile(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.tensor_argument("self")?;
+    let (fractions, is_list) = match call.arguments.get("q") {
+        Some(super::Argument::Tensor(q)) => (call.emit.require_numbers(*q, "`q`")?, call.emit.rank(*q)? > 0),
+        _ => (vec![call.float_argument("q", 0.5)?], false),
+    };
+    let (is_whole, rank) = (!call.has_argument("dim"), call.emit.rank(x)?);
+    let axis = if is_whole { 0 } else { call.axis_argument(x, "dim", 0)? };
+    if is_whole || rank == 0 {
+        let count = call.emit.extents(x)?.iter().product();
+        x = call.emit.reshape(x, &[count])?;
+    }
+    let mut shape = call.emit.extents(x)?;
+    let extent = call.axis_extent(x, axis)?;
+    let interpolation = call.text_argument("interpolation", "linear")?;
+    let order = ArgTop { count: extent, axis: axis as i64, largest: false };
+    let order = call.emit.push(Op::ArgTop(order), &[x])?;
+    let sorted = call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, order])?;
+    match (call.flag_argument("keepdim", false)?, is_whole) {
+        (true, true) => shape = vec![1; rank],
+        (true, false) => shape[axis] = 1,
+        (false, _) => drop(shape.remove(axis)),
+    }
+    shape.truncate(rank);
+    if is_list {
+        shape.insert(0, 1);
+    }
+    let mut parts = Vec::new();
+    for fraction in fractions {
+        if extent < 1 || !(0.0..=1.0).contains(&fraction) {
+            return unsupported(format!("the quantile {fraction} of {extent} elements"));
+        }
+        let place = fraction * (extent - 1) as f64;
+        let place = match interpolation.as_str() {
+            "linear" | "midpoint" => place,
+            "lower" => place.floor(),
+            "higher" => place.ceil(),
+            "nearest" => place.round_ties_even(),
+            other => return unsupported(format!("the interpolation `{other}`")),
+        };
+        let low = call.emit.slice(sorted, axis, place.floor() as i64, place.floor() as i64 + 1)?;
+        let high = call.emit.slice(sorted, axis, place.ceil() as i64, place.ceil() as i64 + 1)?;
+        let apart = call.emit.binary(BinaryOp::Sub, high, low)?;
+        let weight = if interpolation == "midpoint" { 0.5 } else { place.fract() };
+        let apart = call.emit.binary_with(BinaryOp::Mul, apart, weight)?;
+        let value = call.emit.binary(BinaryOp::Add, low, apart)?;
+        parts.push(call.emit.reshape(value, &shape)?);
+    }
+    own_output(call.emit.concat_parts(&parts, 0)?)
 }
 
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {

@@ -299,7 +299,7 @@ impl<'a> Tensors<'a> {
         let memory_order = source.filter(|cell| self.layouts.is_row_major(*cell)).map(|_| (0..rank).collect());
         let emit = &mut self.emit;
         let mut call = Call { emit, operator, arguments, complex, stated, wanted: usize::MAX, memory_order };
-        let made = rule(&mut call)?;
+        let made = rules::apply_rule(rule, &mut call)?;
         let operands = self.operand_cells(&assigned.arguments, heap)?;
         let is_operand = matches!(made[..], [RuleOutput { id, .. }] if Some(id) == operand);
         self.is_reordered = self.layouts.is_reordered(operator, &operands, is_operand);
