@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401, which registers operators
 import torchvision
 import transformers as hf
 from safetensors.torch import save_file
@@ -499,6 +500,52 @@ class Diagonals(nn.Module):
         )
 
 
+class Quantised(nn.Module):
+    """Operators of PT2E: quantisation of tensors, channels, rows and groups, with scales of the file and of the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-127, 128, (6, 8), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(6) * 0.02 + 0.01)
+        self.register_buffer("zeros", torch.randint(-5, 5, (6,)))
+        self.register_buffer("groups", torch.rand(6, 2) * 0.02 + 0.01)
+
+    def forward(self, x):
+        q = torch.ops.quantized_decomposed
+        a = q.quantize_per_tensor(x, 0.021, 114, 0, 255, torch.uint8)
+        b = q.quantize_per_tensor(x, 0.03, 3, -127, 127, torch.int8)
+        c = q.quantize_per_channel(x, self.scales[:4], self.zeros[:4], 0, -128, 127, torch.int8)
+        weight = q.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        y = nn.functional.linear(q.dequantize_per_tensor(a, 0.021, 114, 0, 255, torch.uint8), weight)
+        scale, zero = q.choose_qparams.tensor(x, -128, 127, 1e-5, torch.int8)
+        d = q.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
+        e = q.dequantize_per_tensor.tensor(d, scale, zero, -128, 127, torch.int8)
+        rows, zeros = q.choose_qparams_per_token_asymmetric(x, torch.int8)
+        f = q.quantize_per_token(x, rows, zeros, -128, 127, torch.int8)
+        g = q.dequantize_per_token(f, rows, zeros, -128, 127, torch.int8, torch.float32)
+        h = q.dequantize_per_channel_group(self.weight, self.groups, None, -8, 7, torch.int8, 4, torch.float32)
+        i = torch.fake_quantize_per_tensor_affine(x, 0.05, 7, 0, 15)
+        j = torch.fake_quantize_per_channel_affine(x, self.scales[:4], self.zeros[:4].int(), 0, -128, 127)
+        k = torch._int_mm(self.weight, d.t()[:, :4].contiguous())
+        return b, c, y, scale, zero, e, g, h, i, j, k, q.convert_element_type.no_fuse(x, torch.float64)
+
+
+def quantised_network():
+    """A network that PT2E has calibrated and quantised."""
+    from torchao.quantization.pt2e import allow_exported_model_train_eval
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import X86InductorQuantizer, get_default_x86_inductor_quantization_config
+
+    layers = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 5)
+    model, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 6, 6)
+    quantiser = X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(model, (x,)).module(), quantiser)
+    prepared(x)
+    quantised = convert_pt2e(prepared)
+    allow_exported_model_train_eval(quantised)
+    return quantised
+
+
 def cases():
     tokens = torch.randint(3, 19, (2, 7))
     tiny = dict(vocab_size=19, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, max_position_embeddings=12)
@@ -557,6 +604,8 @@ def cases():
     yield "small_losses", Losses, (torch.randn(4, 5), torch.tensor([1, 2, 0, 4]), torch.rand(4, 5), torch.randn(4, 5))
     yield "small_diagonals", Diagonals, (torch.randn(4, 4), torch.randn(4, 3, 4))
     yield "small_decomposed_core", Decomposed, (torch.randn(4, 5), torch.tensor([1, 2, 0, 4]), torch.randn(4, 5))
+    yield "small_quantised", Quantised, (torch.randn(4, 8),)
+    yield "small_quantised_network", quantised_network, (torch.randn(2, 3, 6, 6),)
     yield "small_parts", Parts, (torch.randn(6, 6),)
     yield "small_sizes", Sizes, (torch.randn(3, 4), torch.randn(3, 4))
     yield "small_scatters", Scatters, (torch.randn(3, 5), index, torch.randn(3, 4), mask)
@@ -597,7 +646,8 @@ def main():
         if wanted and name not in wanted:
             continue
         torch.manual_seed(sum(name.encode()))
-        model = make().eval()
+        model = make()
+        model.eval()
         with torch.no_grad():
             for module in model.modules():
                 if isinstance(module, nn.BatchNorm2d):

@@ -19,7 +19,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 38);
+    assert_eq!(cases.len(), 40);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -306,6 +306,15 @@ fn another_extent_than_the_static_size_is_named() {
         "{error}"
     );
     assert!(error.ends_with("export the model again with `dynamic_shapes` for this dimension"), "{error}");
+}
+
+#[test]
+fn a_quantised_layer_computes_with_integers() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_quantised_network.pt2");
+    let graph = passes::simplify_graph(&load_file(&path, &Options::default()).unwrap().graph).unwrap();
+    let tasks = models::distinct_tasks(&graph, models::Fuse::Epilogue).unwrap();
+    let names: Vec<String> = tasks.iter().map(|one| one.task.name()).collect();
+    assert_eq!(names, ["quantize", "q_conv2d+bias+requantize", "max_pool", "dequantize", "dense+bias"]);
 }
 
 #[test]

@@ -49,7 +49,11 @@ impl<'a> Weights<'a> {
             return Ok((ty, Const::Random { seed: self.seed }, format!("random {}", self.seed)));
         };
         if payload.use_pickle {
-            return Err("the tensor is pickled; pickles are not read because they can run code".to_owned());
+            return Err(
+                "the tensor is pickled; pickles are not read because they can run code. If it is a weight that \
+                        torchao has quantised, export the model after `run_decompositions()`"
+                    .to_owned(),
+            );
         }
         let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state the type of the tensor")?;
         let Some(strides) = meta.strides.iter().map(known_integer).collect::<Option<Vec<i64>>>() else {

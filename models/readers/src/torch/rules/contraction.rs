@@ -21,6 +21,12 @@ pub(super) fn linear_layer(call: &mut Call<'_, '_>) -> Outputs {
     }
 }
 
+/// Emits a product of matrices of 8-bit integers with 32-bit sums.
+pub(super) fn integer_product(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b) = (call.operand_as("self", DType::I32)?, call.operand_as("mat2", DType::I32)?);
+    own_output(call.emit.mat_mul(a, b)?)
+}
+
 pub(super) fn mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let a = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let second = ["other", "mat2", "vec"].into_iter().find(|name| call.arguments.contains_key(name));

@@ -13,6 +13,7 @@ mod movement;
 mod normalise;
 mod pointwise;
 mod pool;
+mod quantised;
 mod recurrent;
 mod reduce;
 mod sample;
@@ -115,7 +116,7 @@ pub(super) fn is_dropped(target: &str) -> bool {
 
 /// Splits `aten.add_.Tensor` into operator and whether in place. Operators of other libraries keep their prefix.
 pub(super) fn split_target(target: &str) -> Option<(&str, bool)> {
-    const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
+    const LIBRARIES: &[&str] = &["quantized_decomposed.", "torchvision.", "transformers."];
     if target.starts_with("higher_order.") {
         return Some((target, false));
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Rule, bags, blocks, contraction, create, encoder, index, layout, losses, movement, normalise, pointwise, pool,
-    recurrent, reduce, sample, scatter, signal, special, window,
+    quantised, recurrent, reduce, sample, scatter, signal, special, window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
@@ -36,6 +36,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_embedding_bag_forward_only", bags::embedding_bag),
     ("_fused_rms_norm", normalise::rms_norm),
     ("_grouped_mm", bags::grouped_mat_mul),
+    ("_int_mm", contraction::integer_product),
     ("_is_all_true", reduce::all_set),
     ("_is_any_true", reduce::any_set),
     ("_log_softmax", |call| normalise::softmax(call, true)),
@@ -198,6 +199,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("expand_copy", movement::expand),
     ("expm1", unary!(UnaryOp::Expm1)),
     ("eye", layout::identity_matrix),
+    ("fake_quantize_per_channel_affine", quantised::fake_quantize),
+    ("fake_quantize_per_tensor_affine", quantised::fake_quantize),
     ("feature_alpha_dropout", create::dropout),
     ("feature_dropout", create::dropout),
     ("fft_fftfreq", signal::frequencies),
@@ -375,6 +378,17 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("prelu", pointwise::prelu),
     ("prod", |call| reduce::reduce(call, ReduceOp::Prod)),
     ("quantile", reduce::quantile),
+    ("quantized_decomposed._choose_qparams_per_token_asymmetric_impl", quantised::choose_token_scale),
+    ("quantized_decomposed.choose_qparams", quantised::choose_scale),
+    ("quantized_decomposed.choose_qparams_per_token_asymmetric", quantised::choose_token_scale),
+    ("quantized_decomposed.convert_element_type", quantised::convert),
+    ("quantized_decomposed.dequantize_per_channel", quantised::dequantize),
+    ("quantized_decomposed.dequantize_per_channel_group", quantised::dequantize_groups),
+    ("quantized_decomposed.dequantize_per_tensor", quantised::dequantize),
+    ("quantized_decomposed.dequantize_per_token", quantised::dequantize_token),
+    ("quantized_decomposed.quantize_per_channel", quantised::quantize),
+    ("quantized_decomposed.quantize_per_tensor", quantised::quantize),
+    ("quantized_decomposed.quantize_per_token", quantised::quantize_token),
     ("rad2deg", |call| special::scale_by(call, 180.0 / std::f64::consts::PI)),
     ("ravel", layout::ravel),
     ("reciprocal", unary!(UnaryOp::Reciprocal)),
