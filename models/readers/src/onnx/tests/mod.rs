@@ -265,26 +265,6 @@ fn dimensions_without_a_name_are_independent() {
 }
 
 #[test]
-fn inputs_of_unknown_rank_need_a_shape() {
-    let mut net = model(&["2"], vec![], vec![node("y = Relu(x)")]);
-    net.graph.as_mut().unwrap().input[0].ty.as_mut().unwrap().tensor.as_mut().unwrap().shape = None;
-    check_error(
-        &net,
-        expect![
-            "`small.onnx`, input `x`: the file states no shape; set it with `--shape x=N`, or `NxN…` for more dimensions"
-        ],
-    );
-    let shapes = BTreeMap::from([("x".to_owned(), vec![4, 8])]);
-    let graph = read(&net, &Options { shapes, ..Options::default() }).unwrap().graph;
-    assert_eq!(graph.values[0].ty.to_string(), "f32[4,8]");
-    let of_values = |numbers: &[f64]| {
-        let values = BTreeMap::from([("x".to_owned(), numbers.to_vec())]);
-        read(&net, &Options { values, ..Options::default() }).unwrap().graph.values[0].ty.to_string()
-    };
-    assert_eq!((of_values(&[1.0]).as_str(), of_values(&[1.0, 2.0]).as_str()), ("f32[]", "f32[2]"));
-}
-
-#[test]
 fn unsupported_nodes_that_no_output_needs_are_left_out() {
     let nodes = vec![node("r = RandomNormalLike(x)"), node("s = Add(r, x)"), node("y = Relu(x)"), node("t = Odd(s)")];
     let imported = read(&model(&["2"], vec![], nodes.clone()), &Options::default()).unwrap();
