@@ -2,7 +2,6 @@
 
 use cuda::nvrtc::{FILE_VARIABLE, Nvrtc};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -46,8 +45,7 @@ impl Emulator {
              {FILE_VARIABLE}='{folder}/{COMPILER}'\nexec '{}' \"$@\"\n",
             worker.display()
         );
-        fs::write(&script, text).expect("a script can be written");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it may be run");
+        crate::write_program(&script, &text);
         script
     }
 }

@@ -16,7 +16,7 @@ pub mod through_tvm;
 pub mod workspace;
 
 use serde_json::Value;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -290,9 +290,18 @@ pub fn change_sealed(path: &Path, change: &dyn Fn(&mut Value)) {
     std::fs::write(path, sealed).expect("a document can be written");
 }
 
+/// Writes an executable script. A child writes it, because children of other tests could inherit the open file, and a file
+/// that is open for writing cannot be executed.
+pub fn write_program(path: &Path, text: &str) {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut shell = shell.spawn().expect("a shell starts");
+    shell.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("the shell reads");
+    assert!(shell.wait().expect("the shell ends").success(), "{} cannot be written", path.display());
+}
+
 /// Creates an installation whose worker is a shell script; `REAL` stands for the real worker.
 pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let folder = bench.path("bin");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let program_path = folder.join("opcollect");
@@ -302,7 +311,6 @@ pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
     }
     let real = program("opcollect-worker");
     let text = format!("#!/bin/sh\n{}\n", script.replace("REAL", &real.display().to_string()));
-    let worker = bench.write("bin/opcollect-worker", &text);
-    std::fs::set_permissions(worker, std::fs::Permissions::from_mode(0o755)).expect("a script can be made a program");
+    write_program(&bench.path("bin/opcollect-worker"), &text);
     program_path
 }

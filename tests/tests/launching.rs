@@ -58,8 +58,9 @@ impl Checkout {
     }
 
     fn write_program(&self, name: &str, text: &str) {
-        self.write(name, text);
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("it can be made a program");
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it lies in the folder")).expect("a folder can be made");
+        tests::write_program(&path, text);
     }
 
     fn tools(&self) -> String {
