@@ -59,6 +59,13 @@ pub(super) enum Memory {
     Other,
 }
 
+impl Memory {
+    /// Returns whether elements of a row-major input may lie in another order, or with gaps or an offset.
+    pub fn is_part_or_permuted(&self) -> bool {
+        matches!(self, Memory::Range { .. } | Memory::Permuted(_) | Memory::Diagonal(_))
+    }
+}
+
 /// Maximum number of dimensions of a permuted view through which a write is propagated.
 const MAX_PERMUTED: usize = 8;
 

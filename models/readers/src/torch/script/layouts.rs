@@ -1,14 +1,14 @@
 //! Tensors whose elements may not lie in memory in the order of their dimensions. TorchScript states no strides, which
 //! only `as_strided` depends on.
 
+use crate::torch::rules::RuleOutput;
+use models::graph::ValueId;
 use std::collections::HashSet;
 
-/// Operators with a result that may be a part of the memory of an operand, or that permute dimensions.
+/// Operators whose result may have another order than their rule states: it is computed so, or is a view by its type.
 const REORDERING: &[&str] = &[
     "as_strided",
     "broadcast_to",
-    "chunk",
-    "diagonal",
     "einsum",
     "expand",
     "expand_as",
@@ -21,27 +21,17 @@ const REORDERING: &[&str] = &[
     "meshgrid",
     "moveaxis",
     "movedim",
-    "narrow",
     "numpy_T",
     "permute",
     "real",
     "rnn_relu",
     "rnn_tanh",
     "scaled_dot_product_attention",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
     "swapaxes",
     "swapdims",
     "t",
-    "tensor_split",
     "transpose",
-    "unbind",
     "unfold",
-    "unsafe_chunk",
-    "unsafe_split",
-    "unsafe_split_with_sizes",
 ];
 
 /// Operators with a row-major result, whatever the order of their operands is.
@@ -83,11 +73,20 @@ impl Layouts {
 
     /// Returns whether the results of an operator may have another order. A result that is the operand itself keeps
     /// its order.
-    pub fn is_reordered(&self, operator: &str, operands: &[usize], is_operand: bool) -> bool {
+    pub fn is_reordered(
+        &self,
+        operator: &str,
+        operands: &[usize],
+        made: &[RuleOutput],
+        operand: Option<ValueId>,
+    ) -> bool {
         if ROW_MAJOR.contains(&operator) {
             return false;
         }
-        operands.iter().any(|cell| self.unordered.contains(cell)) || !is_operand && REORDERING.contains(&operator)
+        let is_operand = matches!(made, [RuleOutput { id, .. }] if Some(*id) == operand);
+        let is_part = made.iter().any(|output| output.window.is_part_or_permuted());
+        operands.iter().any(|cell| self.unordered.contains(cell))
+            || !is_operand && (is_part || REORDERING.contains(&operator))
     }
 }
 

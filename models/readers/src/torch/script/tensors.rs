@@ -301,8 +301,7 @@ impl<'a> Tensors<'a> {
         let mut call = Call { emit, operator, arguments, complex, stated, wanted: usize::MAX, memory_order };
         let made = rules::apply_rule(rule, &mut call)?;
         let operands = self.operand_cells(&assigned.arguments, heap)?;
-        let is_operand = matches!(made[..], [RuleOutput { id, .. }] if Some(id) == operand);
-        self.is_reordered = self.layouts.is_reordered(operator, &operands, is_operand);
+        self.is_reordered = self.layouts.is_reordered(operator, &operands, &made, operand);
         let written = if is_written { source } else { None };
         self.bind_results(made, assigned.signature.returns, (source, written), first_new, is_complex, heap)
     }

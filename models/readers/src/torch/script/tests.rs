@@ -189,6 +189,8 @@ fn strides_of_a_view_are_refused() {
     let strided = |x: &str| module(&format!("    return torch.as_strided({x}, [2, 2], [3, 1])"));
     check_refused(strided("torch.t(x)"), "the order of the input in memory is unknown");
     check_refused(strided("torch.neg(torch.t(x))"), "the order of the input in memory is unknown");
+    check_refused(strided("(torch.hsplit(x, 3))[1]"), "the order of the input in memory is unknown");
+    check_refused(strided("torch.select(x, 1, 0)"), "the order of the input in memory is unknown");
     for known in ["x", "torch.contiguous(torch.t(x))", "torch.slice(x, 0, 0, 9223372036854775807)"] {
         import_bytes(strided(known).into(), "x.pt", &shaped(&[("x", &[2, 3])])).expect(known);
     }
