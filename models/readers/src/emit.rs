@@ -5,8 +5,8 @@ use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
 use models::operators::{
-    Binary, BinaryOp, Cast, Class, Compare, CompareOp, Concat, MatMul, Op, Pad, Reshape, Slice, Transpose, Unary,
-    UnaryOp, Where,
+    Binary, BinaryOp, Cast, Class, Compare, CompareOp, Concat, Expand, MatMul, Op, Pad, Reshape, Slice, Transpose,
+    Unary, UnaryOp, Where,
 };
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold_operator};
@@ -276,6 +276,32 @@ impl<'a> Emit<'a> {
             return Ok(x);
         }
         self.push(Op::Transpose(Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }), &[x])
+    }
+
+    /// Undoes `transpose` with this order.
+    pub fn transpose_back(&mut self, x: ValueId, order: &[usize]) -> Outcome<ValueId> {
+        let mut back = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
+        self.transpose(x, &back)
+    }
+
+    /// Repeats elements along dimensions of extent 1, if the shape differs.
+    pub fn expand(&mut self, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+        if self.extents(x)? == shape {
+            return Ok(x);
+        }
+        self.push(Op::Expand(Expand { shape: shape.to_vec() }), &[x])
+    }
+
+    /// Moves the last `shift` elements of a dimension to its front.
+    pub fn rotate(&mut self, x: ValueId, axis: usize, shift: i64) -> Outcome<ValueId> {
+        let extent = self.extents(x)?[axis];
+        let cut = extent - shift.rem_euclid(extent.max(1));
+        if cut == extent {
+            return Ok(x);
+        }
+        let parts = [self.slice(x, axis, cut, extent)?, self.slice(x, axis, 0, cut)?];
+        self.concat_parts(&parts, axis)
     }
 
     pub fn slice(&mut self, x: ValueId, axis: usize, start: i64, stop: i64) -> Outcome<ValueId> {

@@ -1,6 +1,7 @@
 //! Tracks tensors that share memory: views such as slices, and operators that write to their input.
-//! A name refers to a cell, and a cell may be a view of another cell. A write to a slice
-//! or a reshaped tensor is propagated to the tensors whose memory it shares. All other cells that share the memory become stale, and reading a stale cell is refused.
+//! A name refers to a cell, and a cell may be a view of another cell. A write to a view whose position is known is
+//! propagated to the tensors whose memory it shares. All other cells that share the memory become stale, and reading a
+//! stale cell is refused.
 
 use super::rules::{self, Memory};
 use crate::{Emit, Outcome, unsupported};

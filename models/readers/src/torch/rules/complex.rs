@@ -308,7 +308,7 @@ fn complex_einsum(call: &mut Call<'_, '_>) -> Outputs {
 
 /// Runs a rule with explicit axes, which do not include the dimension of real and imaginary parts.
 fn with_front_axes(call: &mut Call<'_, '_>, rule: Rule) -> Outputs {
-    let rank = rank_without_parts(call.emit, primary_input(call)?)? as i64;
+    let rank = signal::rank_of_numbers(call.emit, primary_input(call)?, true)? as i64;
     let dims = call.int_list("dim")?;
     let front = |axis: i64| if axis < 0 { axis + rank } else { axis };
     let dims: Vec<i64> = if dims.is_empty() { (0..rank).collect() } else { dims.into_iter().map(front).collect() };
@@ -353,18 +353,13 @@ fn real_rule(call: &mut Call<'_, '_>) -> Outputs {
 
 fn reverse_dimensions(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let rank = rank_without_parts(call.emit, x)?;
+    let rank = signal::rank_of_numbers(call.emit, x, true)?;
     let order: Vec<usize> = (0..rank).rev().chain([rank]).collect();
     view_output(call.emit.transpose(x, &order)?)
 }
 
-fn rank_without_parts(emit: &Emit<'_>, x: ValueId) -> Outcome<usize> {
-    let rank = emit.rank(x)?.checked_sub(1);
-    rank.map_or_else(|| malformed("the last extent of a complex tensor is not 2"), Ok)
-}
-
 fn move_elements(call: &mut Call<'_, '_>) -> Outputs {
-    let rank = rank_without_parts(call.emit, primary_input(call)?)? as i64;
+    let rank = signal::rank_of_numbers(call.emit, primary_input(call)?, true)? as i64;
     for name in ["size", "shape"] {
         if call.arguments.contains_key(name) {
             let sizes = [call.int_list(name)?, vec![2]].concat();

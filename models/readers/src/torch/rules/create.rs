@@ -3,7 +3,7 @@
 use super::{Call, Memory, Outputs, RuleOutput, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
-use models::operators::{BinaryOp, Expand, Op};
+use models::operators::BinaryOp;
 use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
 use reference::Tensor;
@@ -86,10 +86,7 @@ pub(super) fn copy_into(call: &mut Call<'_, '_>) -> Outputs {
 
 fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i64]) -> Outcome<ValueId> {
     let x = call.emit.cast(x, dtype)?;
-    if call.emit.extents(x)? == extents {
-        return Ok(x);
-    }
-    call.emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[x])
+    call.emit.expand(x, extents)
 }
 
 pub(super) fn shape_as_tensor(call: &mut Call<'_, '_>) -> Outputs {

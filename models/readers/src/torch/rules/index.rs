@@ -4,9 +4,7 @@ use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::emit::nonzero_indices;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{
-    Expand, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Where,
-};
+use models::operators::{Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Where};
 use models::types::DType;
 
 pub(super) fn embedding(call: &mut Call<'_, '_>) -> Outputs {
@@ -88,10 +86,8 @@ fn index_places(call: &mut Call<'_, '_>, x: ValueId, indexed: &[(usize, ValueId)
     }
     let mut columns = Vec::new();
     for (_, id) in indexed {
-        let mut id = call.emit.cast(*id, DType::I64)?;
-        if call.emit.extents(id)? != shape {
-            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
-        }
+        let id = call.emit.cast(*id, DType::I64)?;
+        let id = call.emit.expand(id, &shape)?;
         columns.push(call.emit.reshape(id, &[shape.as_slice(), &[1]].concat())?);
     }
     let numbers = call.emit.concat_parts(&columns, shape.len())?;
@@ -124,7 +120,7 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let (x, values) = (call.tensor_argument("self")?, call.tensor_argument("values")?);
     let combine = if call.flag_argument("accumulate", false)? { ScatterOp::Add } else { ScatterOp::Replace };
     let dtype = call.emit.dtype(x)?;
-    let mut values = call.emit.cast(values, dtype)?;
+    let values = call.emit.cast(values, dtype)?;
     if let Some(mask) = single_mask(call, x)?
         && call.emit.ty(values)?.element_count() == Some(1)
         && combine == ScatterOp::Replace
@@ -139,16 +135,12 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let count = usize::try_from(found.pop().unwrap_or(0)).unwrap_or(0);
     let rest = call.emit.extents(places.data)?[count..].to_vec();
     let shape = [&rest[..places.at], &found, &rest[places.at..]].concat();
-    if call.emit.extents(values)? != shape {
-        values = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[values])?;
-    }
+    let values = call.emit.expand(values, &shape)?;
     let own_places = places.at..places.at + places.rank;
     let to_front: Vec<usize> = own_places.clone().chain(0..places.at).chain(own_places.end..shape.len()).collect();
     let values = call.emit.transpose(values, &to_front)?;
     let y = call.emit.push(Op::ScatterNd(ScatterNd { combine }), &[places.data, places.numbers, values])?;
-    let mut back = vec![0; places.order.len()];
-    places.order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
-    own_output(call.emit.transpose(y, &back)?)
+    own_output(call.emit.transpose_back(y, &places.order)?)
 }
 
 /// Returns the index as a mask with the rank of the data, if it is the only index and a mask of leading dimensions.
@@ -270,7 +262,7 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     let rows = emit.extents(numbers)?.iter().product();
     let Some(extent) = shape.get_mut(axis) else { return unsupported("a scalar has no rows") };
     *extent = rows;
-    let source = emit.push(Op::Expand(Expand { shape }), &[value])?;
+    let source = emit.expand(value, &shape)?;
     call.arguments.insert("source", super::Argument::Tensor(source));
     index_rows(call, ScatterOp::Replace)
 }
@@ -295,8 +287,7 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
         let most = shape[at].max(data_shape[at]);
         (shape[at], data_shape[at]) = (most, most);
     }
-    let x = emit.push(Op::Expand(Expand { shape: data_shape }), &[x])?;
-    let numbers = emit.push(Op::Expand(Expand { shape }), &[numbers])?;
+    let (x, numbers) = (emit.expand(x, &data_shape)?, emit.expand(numbers, &shape)?);
     push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 

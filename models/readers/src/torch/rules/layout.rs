@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{Binary, BinaryOp, Border, BorderPad, CompareOp, Expand, Gather, Op, Slice, Tile, Where};
+use models::operators::{Binary, BinaryOp, Border, BorderPad, Expand, Gather, Op, Slice, Tile, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -26,10 +26,8 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
     for (index, &vector) in vectors.iter().enumerate() {
         let mut own_shape = vec![1; shape.len()];
         own_shape[place[index]] = shape[place[index]];
-        let mut id = call.emit.reshape(vector, &own_shape)?;
-        if own_shape != shape {
-            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
-        }
+        let id = call.emit.reshape(vector, &own_shape)?;
+        let id = call.emit.expand(id, &shape)?;
         made.push(RuleOutput { id, window: Memory::Own });
     }
     Ok(made)
@@ -238,9 +236,7 @@ pub(super) fn as_strided_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let (both, sources) = (emit.concat_parts(&[flat, part], 0)?, emit.add_integers(&sources)?);
     let written = emit.push(Op::Gather(Gather { axis: 0 }), &[both, sources])?;
     let written = emit.reshape(written, &extents)?;
-    let mut back = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
-    own_output(emit.transpose(written, &back)?)
+    own_output(emit.transpose_back(written, &order)?)
 }
 
 pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
@@ -358,10 +354,8 @@ pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
     if !(1..=1 << 13).contains(&rows) || !(1..=1 << 13).contains(&columns) {
         return unsupported(format!("an identity matrix of {rows} x {columns}"));
     }
-    let emit = &mut *call.emit;
-    let (down, across) = (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
-    let is_on = emit.compare(CompareOp::Equal, down, across)?;
-    own_output(emit.cast(is_on, dtype)?)
+    let is_on = diagonal_mask(call.emit, &[rows, columns], 0)?;
+    own_output(call.emit.cast(is_on, dtype)?)
 }
 
 pub(super) fn outer_product(call: &mut Call<'_, '_>) -> Outputs {
@@ -380,11 +374,8 @@ pub(super) fn broadcast_all(call: &mut Call<'_, '_>) -> Outputs {
     }
     let shape = TensorType { dtype: DType::F32, shape }.extents().unwrap_or_default();
     let mut made = Vec::new();
-    for mut id in tensors {
-        if call.emit.extents(id)? != shape {
-            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
-        }
-        made.push(RuleOutput { id, window: Memory::Own });
+    for id in tensors {
+        made.push(RuleOutput { id: call.emit.expand(id, &shape)?, window: Memory::Own });
     }
     Ok(made)
 }
@@ -399,9 +390,7 @@ pub(super) fn fill_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     }
     let value = call.operand_as("fill_value", dtype)?;
     numbers_of(&[rows, columns])?;
-    let numbers: Vec<f64> = (0..rows * columns).map(|at| f64::from(u8::from(at / columns == at % columns))).collect();
-    let mask = Tensor::from_numbers(TensorType::new(DType::Bool, &extents), &numbers)?;
-    let mask = call.emit.constant_of(&mask)?;
+    let mask = diagonal_mask(call.emit, &[rows, columns], 0)?;
     push_output(call, Op::Where(Where {}), &[mask, value, x])
 }
 

@@ -82,8 +82,8 @@ fn weighted(call: &mut Call<'_, '_>, losses: ValueId) -> Outputs {
     reduce_losses(call, losses)
 }
 
-fn bounded_logarithm(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
-    let logarithm = emit.unary(UnaryOp::Log, x)?;
+fn bounded_logarithm(emit: &mut Emit<'_>, function: UnaryOp, x: ValueId) -> Outcome<ValueId> {
+    let logarithm = emit.unary(function, x)?;
     emit.push(Op::Clip(Clip { low: LOWEST_LOGARITHM, high: 0.0 }), &[logarithm])
 }
 
@@ -100,9 +100,8 @@ pub(super) fn binary_cross_entropy(call: &mut Call<'_, '_>) -> Outputs {
     let (x, target) = input_and_target(call)?;
     let emit = &mut *call.emit;
     let opposite = emit.unary(UnaryOp::Neg, x)?;
-    let logarithm = bounded_logarithm(emit, x)?;
-    let of_rest = emit.unary(UnaryOp::Log1p, opposite)?;
-    let of_rest = emit.push(Op::Clip(Clip { low: LOWEST_LOGARITHM, high: 0.0 }), &[of_rest])?;
+    let logarithm = bounded_logarithm(emit, UnaryOp::Log, x)?;
+    let of_rest = bounded_logarithm(emit, UnaryOp::Log1p, opposite)?;
     let of_rest = emit.unary(UnaryOp::Neg, of_rest)?;
     let losses = mixed(emit, target, of_rest, logarithm)?;
     weighted(call, losses)

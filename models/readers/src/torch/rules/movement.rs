@@ -366,12 +366,7 @@ pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
     }
     for (shift, dim) in shifts.into_iter().zip(dims) {
         let axis = call.emit.resolve_axis(dim, call.emit.rank(x)?)?;
-        let extent = call.axis_extent(x, axis)?;
-        let cut = extent - shift.rem_euclid(extent.max(1));
-        if cut != extent {
-            let (last, first) = (call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?);
-            x = call.emit.concat_parts(&[last, first], axis)?;
-        }
+        x = call.emit.rotate(x, axis, shift)?;
     }
     own_output(if is_flat { call.emit.reshape(x, &extents)? } else { x })
 }

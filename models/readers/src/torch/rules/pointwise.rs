@@ -375,20 +375,27 @@ pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
     own_output(y)
 }
 
-/// Emits the logarithm of the sum of two exponentials; the larger one is factored out to avoid overflow.
 pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
-    own_output(log_of_sum(call.emit, a, b)?)
+    own_output(log_of_sum(call.emit, a, b, UnaryOp::Exp)?)
 }
 
-/// Returns `log(exp(a) + exp(b))`; the larger operand is factored out to avoid overflow.
-pub(super) fn log_of_sum(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+pub(super) fn log_add_exp2(call: &mut Call<'_, '_>) -> Outputs {
+    let [a, b] = operands(call)?;
+    own_output(log_of_sum(call.emit, a, b, UnaryOp::Exp2)?)
+}
+
+/// Emits the logarithm of the sum of two powers, of e or 2; the larger one is factored out to avoid overflow.
+pub(super) fn log_of_sum(emit: &mut Emit<'_>, a: ValueId, b: ValueId, power: UnaryOp) -> Outcome<ValueId> {
     let most = emit.binary(BinaryOp::Max, a, b)?;
     let apart = emit.binary(BinaryOp::Sub, a, b)?;
     let apart = emit.unary(UnaryOp::Abs, apart)?;
     let apart = emit.unary(UnaryOp::Neg, apart)?;
-    let part = emit.unary(UnaryOp::Exp, apart)?;
-    let part = emit.unary(UnaryOp::Log1p, part)?;
+    let part = emit.unary(power, apart)?;
+    let mut part = emit.unary(UnaryOp::Log1p, part)?;
+    if power == UnaryOp::Exp2 {
+        part = emit.binary_with(BinaryOp::Mul, part, std::f64::consts::LOG2_E)?;
+    }
     emit.binary(BinaryOp::Add, most, part)
 }
 

@@ -1,5 +1,6 @@
 //! Import rules of pooling, with and without the positions of the maxima.
 
+use super::movement::primary_input;
 use super::{Call, Memory, Outputs, RuleOutput, numbers_of};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -20,7 +21,7 @@ pub(super) fn rank_of(call: &Call<'_, '_>) -> usize {
 
 /// Returns the input and its extents `[batch, channels, space…]`; refuses data without a batch dimension.
 pub(super) fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
-    let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    let x = primary_input(call)?;
     let extents = call.emit.extents(x)?;
     if extents.len() != rank + 2 {
         return unsupported(format!("an input of {} dimensions, without a batch dimension", extents.len()));
@@ -39,7 +40,7 @@ struct Image {
 impl Image {
     fn parse_image(call: &mut Call<'_, '_>) -> Outcome<Image> {
         let rank = rank_of(call);
-        let mut x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+        let mut x = primary_input(call)?;
         let mut extents = call.emit.extents(x)?;
         let is_single = extents.len() == rank + 1;
         if is_single {

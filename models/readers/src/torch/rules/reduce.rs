@@ -1,7 +1,8 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
+use super::pointwise::log_of_sum;
 use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
-use crate::{Outcome, unsupported};
+use crate::{Emit, Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{
     ArgReduce, ArgTop, BinaryOp, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp, Where,
@@ -297,26 +298,19 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
 }
 
 pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = call.result_dtype()?;
-    let x = call.operand_as("self", dtype)?;
-    let axis = call.axis_argument(x, "dim", 0)?;
-    let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own_output(x) };
-    if extent > MAX_RUNNING {
-        return unsupported(format!("an extent of {extent} exceeds the limit of {MAX_RUNNING}"));
-    }
-    let mut products: Vec<ValueId> = Vec::new();
-    for at in 0..extent {
-        let one = call.emit.slice(x, axis, at, at + 1)?;
-        products.push(match products.last() {
-            Some(&before) => call.emit.binary(BinaryOp::Mul, before, one)?,
-            None => one,
-        });
-    }
-    own_output(call.emit.concat_parts(&products, axis)?)
+    combine_running(call, |emit, before, one| emit.binary(BinaryOp::Mul, before, one))
 }
 
-/// Emits the logarithm of the running sum of powers of e; each step factors out the larger operand.
+/// Emits the logarithm of the running sum of powers of e.
 pub(super) fn running_log_sum(call: &mut Call<'_, '_>) -> Outputs {
+    combine_running(call, |emit, before, one| log_of_sum(emit, before, one, UnaryOp::Exp))
+}
+
+/// Combines each element of a dimension with the result for the element before.
+fn combine_running(
+    call: &mut Call<'_, '_>,
+    combine: impl Fn(&mut Emit<'_>, ValueId, ValueId) -> Outcome<ValueId>,
+) -> Outputs {
     let dtype = call.result_dtype()?;
     let x = call.operand_as("self", dtype)?;
     let axis = call.axis_argument(x, "dim", 0)?;
@@ -324,15 +318,15 @@ pub(super) fn running_log_sum(call: &mut Call<'_, '_>) -> Outputs {
     if extent > MAX_RUNNING {
         return unsupported(format!("an extent of {extent} exceeds the limit of {MAX_RUNNING}"));
     }
-    let mut sums: Vec<ValueId> = Vec::new();
+    let mut results: Vec<ValueId> = Vec::new();
     for at in 0..extent {
         let one = call.emit.slice(x, axis, at, at + 1)?;
-        sums.push(match sums.last() {
-            Some(&before) => super::pointwise::log_of_sum(call.emit, before, one)?,
+        results.push(match results.last() {
+            Some(&before) => combine(call.emit, before, one)?,
             None => one,
         });
     }
-    own_output(call.emit.concat_parts(&sums, axis)?)
+    own_output(call.emit.concat_parts(&results, axis)?)
 }
 
 /// Emits quantiles of known fractions, interpolated between neighbours in ascending order.

@@ -1,9 +1,9 @@
 //! Import rules of reductions to positions that an index or a mask gives.
 
 use super::{Call, Outputs, own_output};
-use crate::{Emit, Outcome, unsupported};
+use crate::{Emit, unsupported};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, CumSum, Expand, Gather, Op, ScatterElements, ScatterOp, Where};
+use models::operators::{BinaryOp, CumSum, Gather, Op, ScatterElements, ScatterOp, Where};
 use models::shapes::broadcast_shapes;
 use models::types::{DType, TensorType};
 
@@ -29,7 +29,7 @@ pub(super) fn index_reduce(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; extents.len()];
     shape[axis] = extents[axis];
     let places = call.emit.reshape(rows, &shape)?;
-    let places = expand_to(call.emit, places, &extents)?;
+    let places = call.emit.expand(places, &extents)?;
     reduce_updates(call, x, places, source)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn masked_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let (own, of_mask) = (emit.ty(x)?, emit.ty(mask)?);
     let shape = broadcast_shapes(&own.shape, &of_mask.shape).or_else(crate::malformed)?;
     let shape = TensorType { dtype: own.dtype, shape }.extents().unwrap_or_default();
-    let (x, mask) = (expand_to(emit, x, &shape)?, expand_to(emit, mask, &shape)?);
+    let (x, mask) = (emit.expand(x, &shape)?, emit.expand(mask, &shape)?);
     let (total, given): (i64, i64) = (shape.iter().product(), emit.extents(source)?.iter().product());
     if total == 0 || given == 0 {
         return unsupported("an empty tensor");
@@ -97,11 +97,4 @@ pub(super) fn masked_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let moved = emit.push(Op::Gather(Gather { axis: 0 }), &[source, places])?;
     let moved = emit.reshape(moved, &shape)?;
     own_output(emit.push(Op::Where(Where {}), &[mask, moved, x])?)
-}
-
-fn expand_to(emit: &mut Emit<'_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
-    if emit.extents(x)? == shape {
-        return Ok(x);
-    }
-    emit.push(Op::Expand(Expand { shape: shape.to_vec() }), &[x])
 }

@@ -121,7 +121,7 @@ fn norm_mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
 }
 
 /// Returns the rank, not counting the last dimension of a complex tensor, which holds the two parts.
-fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
+pub(super) fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
     let rank = emit.rank(x)?.checked_sub(usize::from(is_complex));
     rank.map_or_else(|| malformed("the last extent of a complex tensor is not 2"), Ok)
 }
@@ -200,7 +200,7 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
 
-/// Emits a transform of several axes. The last axis is the one whose spectrum is half of a real signal's.
+/// Emits a transform of several axes. Of real signals, half of the spectrum along the last axis is kept.
 pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let mut is_complex = call.complex.contains(&"self");
@@ -247,18 +247,13 @@ pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(x)
 }
 
-/// Moves frequency zero to the middle of each axis, or back from there.
+/// Moves frequency zero to the middle of each axis, or back to the beginning.
 pub(super) fn shift_frequencies(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     for axis in call.axis_list(x, "dim")? {
         let axis = axis as usize;
-        let extent = call.axis_extent(x, axis)?;
-        let shift = if call.operator == "fft_fftshift" { extent / 2 } else { (extent + 1) / 2 };
-        let cut = extent - shift;
-        if cut > 0 && shift > 0 {
-            let parts = [call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?];
-            x = call.emit.concat_parts(&parts, axis)?;
-        }
+        let half = call.axis_extent(x, axis)? / 2;
+        x = call.emit.rotate(x, axis, if call.operator == "fft_fftshift" { half } else { -half })?;
     }
     own_output(x)
 }

@@ -88,20 +88,6 @@ pub(super) fn is_close(call: &mut Call<'_, '_>) -> Outputs {
     own_output(emit.binary(BinaryOp::Or, is_equal, is_near)?)
 }
 
-/// Emits the binary logarithm of the sum of two powers of 2; the larger one is factored out to avoid overflow.
-pub(super) fn log_add_exp2(call: &mut Call<'_, '_>) -> Outputs {
-    let [a, b] = operands(call)?;
-    let emit = &mut *call.emit;
-    let most = emit.binary(BinaryOp::Max, a, b)?;
-    let apart = emit.binary(BinaryOp::Sub, a, b)?;
-    let apart = emit.unary(UnaryOp::Abs, apart)?;
-    let apart = emit.unary(UnaryOp::Neg, apart)?;
-    let part = emit.unary(UnaryOp::Exp2, apart)?;
-    let part = emit.unary(UnaryOp::Log1p, part)?;
-    let part = emit.binary_with(BinaryOp::Mul, part, std::f64::consts::LOG2_E)?;
-    own_output(emit.binary(BinaryOp::Add, most, part)?)
-}
-
 /// Emits `self · log(other)`, or `self · log(1 + other)`; zero where `self` is zero.
 pub(super) fn x_log_y(call: &mut Call<'_, '_>, logarithm: UnaryOp) -> Outputs {
     let [x, y] = operands(call)?;

@@ -295,7 +295,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("log_sigmoid", pointwise::log_sigmoid),
     ("log_softmax", |call| normalise::softmax(call, true)),
     ("logaddexp", pointwise::log_add_exp),
-    ("logaddexp2", special::log_add_exp2),
+    ("logaddexp2", pointwise::log_add_exp2),
     ("logcumsumexp", reduce::running_log_sum),
     ("logical_and", pointwise::logical_and),
     ("logical_not", pointwise::logical_not),

@@ -18,9 +18,8 @@ pub(in crate::torch) fn write_view(
         Memory::Own | Memory::Other => unsupported("a write through a view"),
         Memory::Reshaped => emit.reshape(part, &extents),
         Memory::Permuted(axes) => {
-            let mut order = vec![0; extents.len()];
-            axes.iter().take(extents.len()).enumerate().for_each(|(at, &axis)| order[axis as usize] = at);
-            emit.transpose(part, &order)
+            let order: Vec<usize> = axes.iter().take(extents.len()).map(|&axis| usize::from(axis)).collect();
+            emit.transpose_back(part, &order)
         }
         Memory::Diagonal(diagonal) => replace_diagonal(emit, whole, part, diagonal),
         Memory::Range { axis, start, stop, step, is_row } => {
@@ -91,16 +90,14 @@ pub(super) fn replace_diagonal(emit: &mut Emit<'_>, x: ValueId, part: ValueId, d
     let moved = emit.transpose(x, &order)?;
     let is_on = diagonal_mask(emit, &[extents[a], extents[b]], offset)?;
     let written = emit.push(Op::Where(Where {}), &[is_on, column, moved])?;
-    let mut back = vec![0; rank];
-    order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
-    emit.transpose(written, &back)
+    emit.transpose_back(written, &order)
 }
 
 /// Returns a mask of a matrix, true where the column is the row plus an offset.
 pub(super) fn diagonal_mask(emit: &mut Emit<'_>, extents: &[i64; 2], offset: i64) -> Outcome<ValueId> {
     let [height, width] = *extents;
     let rows = emit.add_range(DType::I64, &[height, 1])?;
-    let rows = emit.binary_with(BinaryOp::Add, rows, offset as f64)?;
+    let rows = if offset == 0 { rows } else { emit.binary_with(BinaryOp::Add, rows, offset as f64)? };
     let columns = emit.add_range(DType::I64, &[1, width])?;
     emit.compare(CompareOp::Equal, rows, columns)
 }
