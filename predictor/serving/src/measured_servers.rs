@@ -64,9 +64,7 @@ impl MeasuredServer {
             server: self.server_key(),
         })
     }
-}
 
-impl MeasuredServer {
     /// Rejects servers that cannot be what their row states, for instance because it counts the GPUs of one of several
     /// workers.
     fn check_plausibility(&self) -> Parsed<()> {

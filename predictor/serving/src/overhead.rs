@@ -101,12 +101,9 @@ impl Overheads {
         let mut learned = Overheads::fit_process(samples);
         learned.source = source.to_owned();
         let errors = held_out_errors(samples);
-        for one in &errors {
-            learned.intervals.entry(one.mode.clone()).or_default();
-        }
-        for (mode, ranges) in &mut learned.intervals {
-            *ranges = fit_ranges(errors.iter().filter(|one| one.mode == *mode).collect());
-        }
+        let mut by_mode: BTreeMap<&String, Vec<&HeldOut>> = BTreeMap::new();
+        errors.iter().for_each(|one| by_mode.entry(&one.mode).or_default().push(one));
+        learned.intervals = by_mode.into_iter().map(|(mode, errors)| (mode.clone(), fit_ranges(errors))).collect();
         learned.device_factors = learned.fit_device_factors(&errors);
         Ok(learned)
     }
@@ -207,15 +204,15 @@ impl Overheads {
             width.map_or(0.0, |width| (one.errors[target] / width).min(MOST).powi(2))
         };
         let known: Vec<&HeldOut> = errors.iter().filter(|one| one.is_device_known).collect();
-        let devices: BTreeSet<&String> = known.iter().map(|one| &one.device).collect();
-        let factor = |device: &String, target: usize| {
-            let usual = known.iter().map(|one| square(one, target)).sum::<f64>() / known.len() as f64;
-            let own: Vec<f64> =
-                known.iter().filter(|one| one.device == *device).map(|one| square(one, target)).collect();
-            let mean = (own.iter().sum::<f64>() + PRIOR_ERRORS * usual) / (own.len() as f64 + PRIOR_ERRORS);
+        let sum = |errors: &[&HeldOut], target: usize| errors.iter().map(|one| square(one, target)).sum::<f64>();
+        let mut by_device: BTreeMap<&String, Vec<&HeldOut>> = BTreeMap::new();
+        known.iter().for_each(|one| by_device.entry(&one.device).or_default().push(one));
+        let factor = |own: &[&HeldOut], target: usize| {
+            let usual = sum(&known, target) / known.len() as f64;
+            let mean = (sum(own, target) + PRIOR_ERRORS * usual) / (own.len() as f64 + PRIOR_ERRORS);
             (mean / usual).sqrt().max(1.0)
         };
-        devices.into_iter().map(|device| (device.clone(), [0, 1].map(|target| factor(device, target)))).collect()
+        by_device.into_iter().map(|(name, own)| (name.clone(), [0, 1].map(|target| factor(&own, target)))).collect()
     }
 
     pub fn len(&self) -> usize {

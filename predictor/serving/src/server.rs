@@ -267,9 +267,9 @@ impl Deployment {
         let missing = self.least_answer_seconds(load)? - first_token.seconds - later_tokens * per_token.seconds;
         if missing > 0.0 {
             // The prompts of other requests stop the later tokens of an answer, if there are any.
-            match load.output_tokens {
-                0 | 1 => first_token.raise(missing),
-                _ => per_token.raise(missing / later_tokens),
+            match later_tokens > 0.0 {
+                true => per_token.raise(missing / later_tokens),
+                false => first_token.raise(missing),
             }
         }
         let answer_s = first_token.seconds + later_tokens * per_token.seconds;
