@@ -6,6 +6,7 @@ use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::routing::{RankLoad, TILE_ROWS};
+use crate::scheme::Dtype;
 use crate::times::LAUNCH_SECONDS;
 use std::f32::consts::LN_2;
 
@@ -182,22 +183,18 @@ fn gemm_features(gemm: &Gemm, row: &mut Row) {
     row.push_log(k / STEP * (tiles / row.units).max(1.0));
 }
 
-fn head_features(heads: u64, kv_heads: u64, head_dim: u64, window: Option<u64>, cache_bytes: f64, row: &mut Row) {
-    row.push_logs(&[heads, kv_heads, head_dim]);
+/// Adds the features of attention heads. A window of all `keys` does the work of any larger one.
+fn head_features(sizes: [u64; 3], (window, keys): (Option<u64>, u64), cache_dtype: Dtype, row: &mut Row) {
+    let [heads, kv_heads, _] = sizes;
+    row.push_logs(&sizes);
     row.push_value(heads as f64 / kv_heads as f64);
-    row.push_log(window.map_or(1e9, |window| window as f64));
-    row.push_value(cache_bytes);
+    row.push_log(window.map_or(1e9, |window| window.min(keys) as f64));
+    row.push_value(cache_dtype.byte_width());
 }
 
 fn prefill_features(prefill: &Prefill, row: &mut Row) {
-    head_features(
-        prefill.heads,
-        prefill.kv_heads,
-        prefill.head_dim,
-        prefill.window,
-        prefill.cache_dtype.byte_width(),
-        row,
-    );
+    let &Prefill { heads, kv_heads, head_dim, window, cache_dtype, new_tokens, past, .. } = prefill;
+    head_features([heads, kv_heads, head_dim], (window, past + new_tokens), cache_dtype, row);
     let (batch, heads, new) = (prefill.batch as f64, prefill.heads as f64, prefill.new_tokens as f64);
     row.push_logs(&[prefill.batch, prefill.new_tokens, prefill.past + 1]);
     row.push_log(prefill.attended_pairs() / new);
@@ -220,7 +217,8 @@ fn prefill_features(prefill: &Prefill, row: &mut Row) {
 }
 
 fn decode_features(decode: &Decode, row: &mut Row) {
-    head_features(decode.heads, decode.kv_heads, decode.head_dim, decode.window, decode.cache_dtype.byte_width(), row);
+    let &Decode { heads, kv_heads, head_dim, window, cache_dtype, context, .. } = decode;
+    head_features([heads, kv_heads, head_dim], (window, context), cache_dtype, row);
     let (batch, kv_heads) = (decode.batch as f64, decode.kv_heads as f64);
     row.push_logs(&[decode.batch, decode.context]);
     row.push_log(decode.keys_read());
@@ -347,6 +345,20 @@ mod tests {
         // Both read 64 keys.
         let differences = values("").into_iter().zip(values(",window=128")).filter(|(one, two)| one != two).count();
         assert_eq!(differences, 1);
+    }
+
+    #[test]
+    fn windows_of_all_keys_have_the_same_features() {
+        let h100 = find_device("h100_sxm").expect("a device");
+        let heads = "heads=48,kv_heads=1,head_dim=64";
+        for load in ["attention_decode:batch=8,context=64", "attention_prefill:batch=8,new_tokens=40,past=24"] {
+            let values = |window: u64| {
+                let kernel: Kernel = format!("{load},{heads},window={window}").parse().expect("a kernel");
+                kernel_features(&kernel, h100, 0.0).expect("features").values
+            };
+            assert_eq!(values(64), values(4096), "{load}");
+            assert_ne!(values(63), values(64), "{load}");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod text;
 pub mod times;
 pub mod train;
 pub mod transfer;
+pub mod warnings;
 
 pub use device::GpuFacts;
 pub use error::{Error, Result};

@@ -111,7 +111,8 @@ impl WeightCounts {
         let vocabulary = embeddings * hidden * model.vocabulary as f64 / tensor;
         let of_experts = model.experts.map_or((0.0, 0.0, 0.0), |experts| {
             let (layers, per_expert) = (experts.layers as f64, per_width * experts.intermediate as f64);
-            let routed = layers * experts.experts as f64 * per_expert / parallelism.device_count() as f64;
+            let placed = parallelism.placed_experts(experts.experts) as f64;
+            let routed = layers * placed * per_expert / parallelism.device_count() as f64;
             let shared = layers * per_width * experts.shared_intermediate as f64 / tensor;
             (routed, shared, layers * hidden * experts.experts as f64)
         });

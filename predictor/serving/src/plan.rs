@@ -70,6 +70,12 @@ impl Parallelism {
         self.device_count() / self.expert
     }
 
+    /// Returns the number of a layer's experts on all GPUs. If expert parallelism does not divide `experts`, copies of
+    /// some of them give each part the same number.
+    pub fn placed_experts(&self, experts: u64) -> u64 {
+        experts.next_multiple_of(self.expert)
+    }
+
     pub fn check_divisibility(&self, model: &Architecture) -> Result<()> {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
@@ -100,8 +106,8 @@ impl Parallelism {
             None if expert > 1 => {
                 refused("a dense model has no experts to divide; leave expert parallelism at 1".to_owned())
             }
-            Some(ExpertLayers { experts, .. }) if experts % expert != 0 => {
-                refused(format!("{expert} GPUs cannot divide {experts} experts equally"))
+            Some(ExpertLayers { experts, .. }) if expert > experts => {
+                refused(format!("expert parallelism {expert} is more than the {experts} experts of a layer"))
             }
             _ if !self.device_count().is_multiple_of(expert) => refused(format!(
                 "expert parallelism {expert} does not divide the {} GPUs of a replica",
@@ -355,7 +361,7 @@ impl Planner<'_> {
             tokens: m * self.busy_groups,
             hidden,
             intermediate: experts.intermediate,
-            experts: experts.experts,
+            experts: self.parallelism.placed_experts(experts.experts),
             top_k: experts.top_k,
             tensor_parallel: self.parallelism.expert_tensor(),
             expert_parallel: expert,
@@ -374,20 +380,18 @@ impl Planner<'_> {
         // Each kernel adds the layer's output to the stream and normalises: two numbers are read and two are written.
         self.push_pointwise("residual, norm", 2 * layers, 4.0 * (tokens * hidden) as f64);
         let bytes = STREAM_BYTES * (tokens * hidden) as f64;
-        let mixed = if data > 1 { self.model.experts.map_or(0, |experts| experts.layers) } else { 0 };
+        let shared_experts = self.model.experts.filter(|_| data > 1);
+        let mixed = shared_experts.map_or(0, |experts| experts.layers);
         if tensor > 1 {
             // One all-reduce after attention, one after each feed-forward network that groups do not share.
             let reduced = Collective::AllReduce { bytes, ranks: tensor };
             self.push_call("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
         }
-        if mixed > 0 {
+        if let Some(ExpertLayers { layers, top_k, .. }) = shared_experts {
             let (bytes, ranks) = (bytes * self.busy_groups as f64, self.parallelism.device_count());
-            self.push_call("all-gather of tokens", mixed, CallWork::Collective(Collective::AllGather { bytes, ranks }));
-            self.push_call(
-                "reduce-scatter of tokens",
-                mixed,
-                CallWork::Collective(Collective::ReduceScatter { bytes, ranks }),
-            );
+            let exchange = Collective::AllToAll { bytes, ranks, parts: self.parallelism.expert, top_k };
+            self.push_call("tokens to experts", layers, CallWork::Collective(exchange));
+            self.push_call("results of experts", layers, CallWork::Collective(exchange));
         }
         let width = self.model.vocabulary.div_ceil(tensor);
         let output = Gemm { m: self.pass.sequence_count(), n: width, k: hidden, scheme: Scheme::Bf16 };
@@ -476,13 +480,33 @@ mod tests {
             for call in &calls {
                 match &call.work {
                     CallWork::Kernel(Kernel::Experts(experts)) => counted.0 = experts.tokens,
-                    CallWork::Collective(Collective::AllGather { bytes, ranks: 8 }) => counted.1 = *bytes,
+                    CallWork::Collective(Collective::AllToAll { bytes, ranks: 8, .. }) => counted.1 = *bytes,
                     _ => {}
                 }
             }
             assert_eq!(counted, expected, "{groups}");
         }
         assert_eq!(plan(8), plan_pass(&model, pass, BF16, parallelism).expect("a plan"));
+    }
+
+    #[test]
+    fn copies_fill_parts_that_do_not_divide_the_experts() {
+        let model = Architecture::load_architecture("deepseek-v3").expect("a shipped model");
+        let parallelism = Parallelism { tensor: 1, expert: 72, data: 72 };
+        let step = ForwardPass::Decode { sequences: 64, context: 1024 };
+        let calls = plan_pass(&model, step, BF16, parallelism).expect("a plan");
+        let experts = calls.iter().find_map(|call| match &call.work {
+            CallWork::Kernel(Kernel::Experts(experts)) => Some(experts),
+            _ => None,
+        });
+        assert_eq!(experts.expect("experts").experts, 288);
+        let router = calls.iter().find(|call| call.role == "router").expect("a router");
+        assert!(matches!(router.work, CallWork::Kernel(Kernel::Gemm(Gemm { n: 256, .. }))));
+        let to_experts = calls.iter().find(|call| call.role == "tokens to experts").expect("a transfer");
+        assert!(matches!(
+            to_experts.work,
+            CallWork::Collective(Collective::AllToAll { ranks: 72, parts: 72, top_k: 8, .. })
+        ));
     }
 
     #[test]
@@ -523,8 +547,9 @@ mod tests {
             refused("llama-3.1-8b", 3, 1, 1).contains("3 GPUs cannot divide 32 heads; fitting: 1, 2, 4, 8, 16, 32")
         );
         assert!(refused("llama-3.1-8b", 2, 2, 1).contains("a dense model has no experts"));
-        assert!(refused("mixtral-8x7b", 4, 3, 1).contains("3 GPUs cannot divide 8 experts"));
+        assert!(refused("mixtral-8x7b", 4, 3, 1).contains("expert parallelism 3 does not divide the 4 GPUs"));
         assert!(refused("mixtral-8x7b", 4, 8, 1).contains("expert parallelism 8 does not divide the 4 GPUs"));
+        assert!(refused("mixtral-8x7b", 1, 16, 16).contains("16 is more than the 8 experts of a layer"));
         assert!(refused("llama-3.1-8b", 0, 1, 1).contains("tensor parallelism must be at least 1"));
     }
 }

@@ -9,7 +9,6 @@ use crate::memory::{GpuMemory, Residents, replica_memory};
 use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures, TARGETS};
 use crate::pass_time::PassTime;
 use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_partial_pass};
-use crate::scheme::Scheme;
 use crate::times::{KernelTimes, Roofline};
 use models::Choice;
 use serde::Serialize;
@@ -62,7 +61,7 @@ impl ReplicaPool {
     }
 
     /// Returns the number of attention groups of a replica that have requests.
-    fn busy_groups(&self, load: &ServerLoad) -> u64 {
+    pub(crate) fn busy_groups(&self, load: &ServerLoad) -> u64 {
         load.concurrency.div_ceil(self.replicas).clamp(1, self.parallelism.data)
     }
 }
@@ -142,33 +141,6 @@ pub struct ServerAnswer {
     pub decode_power: Option<PassPower>,
     /// Similarity to the nearest measured server, from 0 to 1; None without overheads.
     pub similarity: Option<f64>,
-}
-
-/// A reason to doubt an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerWarning {
-    pub cause: WarningCause,
-    pub text: String,
-}
-
-/// Cause of a warning. The text of a warning depends on the load, its cause does not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WarningCause {
-    /// The requests do not fit in memory.
-    Memory,
-    /// The kernels of a prompt take longer than the time to the first token.
-    FirstToken,
-    /// The kernels of a decoding step take longer than the time per token.
-    PerToken,
-    /// No measured server is similar.
-    Similarity,
-    /// The model supports fewer tokens.
-    MaxTokens,
-    UncountedParts,
-    /// The published weights are quantised, the predicted ones are not.
-    Quantisation,
-    /// Fewer requests than attention groups.
-    IdleGroups,
 }
 
 #[derive(Clone, Debug)]
@@ -371,48 +343,6 @@ impl Deployment {
         }
     }
 
-    /// Returns what the answer to a load leaves out or assumes beyond the model's configuration.
-    pub fn model_warnings(&self, load: &ServerLoad) -> Vec<ServerWarning> {
-        let mut warnings = Vec::new();
-        let mut warn = |cause, text| warnings.push(ServerWarning { cause, text });
-        let tokens = load.input_tokens + load.output_tokens;
-        if let Some(most) = self.model.max_tokens.filter(|most| tokens > *most) {
-            let text = format!(
-                "{tokens} tokens of prompt and answer are more than the {most} that the model supports \
-                 (`max_position_embeddings`)"
-            );
-            warn(WarningCause::MaxTokens, text);
-        }
-        if let Some(method) = self.model.quantisation.as_ref().filter(|_| self.formats.weights == Scheme::Bf16) {
-            let text = format!(
-                "the configuration states `{method}` weights, but this answer is for `bf16`; `--dtype` states another \
-                 format"
-            );
-            warn(WarningCause::Quantisation, text);
-        }
-        if !self.model.uncounted_parts.is_empty() {
-            let parts = self.model.uncounted_parts.join(", ");
-            let text = format!("only the text model is counted, not its other inputs: {parts}");
-            warn(WarningCause::UncountedParts, text);
-        }
-        let pools = match self.mode {
-            ServingMode::Aggregated => &[self.decode][..],
-            ServingMode::Disaggregated => &[self.prefill, self.decode],
-        };
-        let groups = pools.iter().map(|pool| (pool.busy_groups(load), pool.parallelism.data));
-        if let Some((busy, groups)) = groups.filter(|(busy, groups)| busy < groups).max_by_key(|(_, groups)| *groups) {
-            let requests = match load.concurrency {
-                1 => "1 request".to_owned(),
-                count => format!("{count} requests"),
-            };
-            let text = format!(
-                "a load of {requests} at once gives work to only {busy} of the {groups} groups of data parallelism"
-            );
-            warn(WarningCause::IdleGroups, text);
-        }
-        warnings
-    }
-
     pub fn decode_memory(&self, load: &ServerLoad) -> GpuMemory {
         let sequences = load.concurrency.div_ceil(self.decode.replicas);
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };
@@ -484,6 +414,7 @@ mod tests {
     use crate::device::find_device;
     use crate::scheme::{Dtype, Scheme};
     use crate::times::Roofline;
+    use crate::warnings::WarningCause;
 
     fn llama_70b(tensor: u64) -> Deployment {
         let pool = ReplicaPool { parallelism: Parallelism { tensor, ..Parallelism::SINGLE }, replicas: 1 };

@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use report::format_count;
 use serde::Serialize;
 use serving::KernelTimes;
-use serving::server::{ServerAnswer, ServerWarning, WarningCause};
+use serving::server::ServerAnswer;
+use serving::warnings::{ServerWarning, WarningCause};
 
 const MAX_BATCH: u64 = 1024;
 const MAX_CONTEXT: u64 = 131_072;

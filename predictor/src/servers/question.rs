@@ -3,7 +3,8 @@
 use crate::error::Result;
 use report::{format_duration, format_number};
 use serving::KernelTimes;
-use serving::server::{Deployment, ServerAnswer, ServerLoad, ServerWarning, WarningCause, shipped_overheads};
+use serving::server::{Deployment, ServerAnswer, ServerLoad, shipped_overheads};
+use serving::warnings::{ServerWarning, WarningCause};
 
 /// Similarity to measured servers below which a prediction is reported as an extrapolation.
 const LEAST_SIMILARITY: f64 = 0.5;
