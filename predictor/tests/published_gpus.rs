@@ -177,6 +177,13 @@ fn kernels_are_answered_by_what_was_measured() {
     let warned = ask("gemm:m=1000000,n=1000000,k=8192", "a100_sxm").warnings;
     assert!(warned[0].contains("more than the 86 GB of the device's memory"), "{warned:?}");
 
+    // A window that covers all keys is the same whatever its size, also between the contexts of the table.
+    let windows = [100, 128, 4096].map(|window| {
+        let text = format!("attention_decode:batch=64,context=100,heads=64,kv_heads=8,head_dim=64,window={window}");
+        ask(&text, "h100_sxm").answer.time.seconds
+    });
+    assert!(windows.iter().all(|seconds| *seconds == windows[0]), "{windows:?}");
+
     // Contexts between those of the table were taken for layers with other numbers of heads.
     let decode = |context: u64| {
         let sizes = format!("batch=64,heads=32,kv_heads=8,head_dim=128,context={context},cache_dtype=fp8");

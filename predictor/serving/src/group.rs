@@ -124,6 +124,7 @@ impl Groups {
         let framework = framework.filter(|index| group.frameworks.contains_key(index));
         let framework = framework.unwrap_or_else(|| self.usual_framework(group));
         let corners = tabulated_neighbours(&group.load_sizes, &kernel.load_sizes());
+        let kernel = kernel.with_open_window();
         corners.into_iter().try_fold(0.0, |sum, (sizes, weight)| {
             let corner = kernel.with_load_sizes(sizes);
             let values = kernel_features(&corner, device, f32::from(framework))?.values;

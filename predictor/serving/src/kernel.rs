@@ -82,6 +82,8 @@ pub struct Experts {
 pub(crate) const GATED_MATRICES: u64 = 3;
 /// Largest number of experts in a layer; far more than any model has, and few enough to compute the load of each.
 const MAX_EXPERTS: u64 = 1 << 16;
+/// Window that covers all keys of any measured context.
+const UNLIMITED_WINDOW: u64 = 1 << 40;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
@@ -114,6 +116,18 @@ impl Kernel {
     /// Returns the kernel with other [`Kernel::load_sizes`].
     pub fn with_load_sizes(mut self, sizes: impl IntoIterator<Item = u64>) -> Kernel {
         self.load_sizes_mut().into_iter().zip(sizes).for_each(|((_, own), size)| *own = size);
+        self
+    }
+
+    /// Returns the kernel with an unlimited window if its window covers all keys, so that it also covers those of
+    /// neighbouring sizes.
+    pub(crate) fn with_open_window(mut self) -> Kernel {
+        let (window, keys) = match &mut self {
+            Kernel::Prefill(prefill) => (&mut prefill.window, prefill.past + prefill.new_tokens),
+            Kernel::Decode(decode) => (&mut decode.window, decode.context),
+            Kernel::Gemm(_) | Kernel::Experts(_) => return self,
+        };
+        *window = window.map(|size| if size < keys { size } else { UNLIMITED_WINDOW });
         self
     }
 
