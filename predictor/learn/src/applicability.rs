@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
-const MOST_POINTS: usize = 512;
+/// Limit on the number of stored points, to which the time of a prediction is proportional.
+const MOST_POINTS: usize = 2048;
 /// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few shapes.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
@@ -131,15 +132,14 @@ impl ApplicabilityDomain {
                 domain.scales.push(variance.sqrt() as f32);
             }
         }
-        let standardised = |place: &usize| domain.standardise_row(row(place));
-        let mut known: Vec<Vec<f32>> = points.iter().take(MOST_POINTS).map(standardised).collect();
-        let mut probes: Vec<Vec<f32>> = probes.iter().take(MOST_POINTS).map(standardised).collect();
-        let half = Points::from_rows(&known);
+        let standardised =
+            |places: &[usize]| places.iter().map(|place| domain.standardise_row(row(place))).collect::<Vec<_>>();
+        let half = Points::from_rows(&standardised(&points[..points.len().min(MOST_POINTS)]));
+        let probes = standardised(&probes[..probes.len().min(MOST_POINTS)]);
         let mut distances: Vec<f64> = probes.iter().map(|probe| mean_distance(&half.nearest_squares(probe))).collect();
-        probes.truncate(MOST_POINTS - known.len());
-        known.append(&mut probes);
+        let points = Points::from_rows(&covering_points(standardised(&shapes), MOST_POINTS));
         domain.usual_distance = quantile(&mut distances, COVERAGE);
-        domain.points = Points::from_rows(&known);
+        domain.points = points;
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
@@ -207,6 +207,24 @@ impl ApplicabilityDomain {
     }
 }
 
+/// Returns at most `count` of the points, each the farthest from those before, so that isolated ones are among them.
+fn covering_points(points: Vec<Vec<f32>>, count: usize) -> Vec<Vec<f32>> {
+    if points.len() <= count {
+        return points;
+    }
+    let square = |one: &[f32], two: &[f32]| one.iter().zip(two).map(|(one, two)| (one - two).powi(2)).sum::<f32>();
+    let mut squares = vec![f32::INFINITY; points.len()];
+    let mut chosen = Vec::with_capacity(count);
+    while chosen.len() < count {
+        let farthest = (0..points.len()).max_by(|one, two| squares[*one].total_cmp(&squares[*two])).unwrap_or(0);
+        for (least, point) in squares.iter_mut().zip(&points) {
+            *least = least.min(square(point, &points[farthest]));
+        }
+        chosen.push(points[farthest].clone());
+    }
+    chosen
+}
+
 fn mean_distance(squares: &[f32; NEIGHBOURS]) -> f64 {
     let found = squares.iter().filter(|square| square.is_finite());
     found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
@@ -269,6 +287,20 @@ mod tests {
         // - 1) √(60.5 / 4).
         assert!((factors[6] - 8.778).abs() < 0.001, "{factors:?}");
         assert_eq!(ApplicabilityDomain { widths: Vec::new(), ..domain }.widening_factor(&[40.0]), 1.0);
+    }
+
+    #[test]
+    fn few_points_cover_isolated_shapes() {
+        let mut points: Vec<Vec<f32>> = (0..100).map(|place| vec![0.01 * place as f32, 0.0]).collect();
+        points.push(vec![9.0, 9.0]);
+        assert_eq!(covering_points(points.clone(), 101), points);
+        let chosen = covering_points(points.clone(), 11);
+        assert_eq!(chosen.len(), 11);
+        assert!(chosen.contains(&vec![9.0, 9.0]));
+        let nearest = |point: &Vec<f32>| {
+            chosen.iter().map(|one| (one[0] - point[0]).hypot(one[1] - point[1])).fold(f32::INFINITY, f32::min)
+        };
+        assert!(points.iter().all(|point| nearest(point) <= 0.13), "{chosen:?}");
     }
 
     #[test]
