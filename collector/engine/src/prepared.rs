@@ -119,7 +119,12 @@ impl PreparedModel {
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
             reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(format_chain(&error)))?;
-        input_files::replace_inputs(options.inputs, &input_names(&graph), &mut inputs)?;
+        input_files::replace_inputs(
+            options.inputs,
+            &input_names(&graph),
+            &reference::input_draws(&graph),
+            &mut inputs,
+        )?;
         let constants = reference::graph_constants(&graph).map_err(|error| Failure::usage(format_chain(&error)))?;
         let expected =
             if options.is_checked {

@@ -87,7 +87,7 @@ pub fn build_program(
         target: portable.target.clone(),
         code_for: portable.required_processor(),
         calls: made.program.calls.len(),
-        tasks: made.program.codes,
+        tasks: made.program.called_codes(),
         tasks_found: best.as_ref().map(Best::found_count),
         constant_bytes: network::constant_bytes(&made.program),
         is_checkable: prepared.expected.is_some(),
@@ -176,7 +176,7 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
     let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
         .map_err(|error| Failure::usage(format_chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    input_files::replace_inputs(given, &names, &mut inputs)?;
+    input_files::replace_inputs(given, &names, &portable.draws, &mut inputs)?;
     let has_expected_inputs = seed == portable.seed && given.is_empty();
     if expected.is_some() && !has_expected_inputs {
         let known = portable.seed;

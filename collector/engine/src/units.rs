@@ -120,7 +120,7 @@ pub fn run_on_units(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Resu
     observer.receive_notes(&model.notes);
     let (graph, plan) = cut_simplified(&model.graph, config)?;
     let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
-    input_files::replace_inputs(options.inputs, &input_names(&graph), &mut inputs)?;
+    input_files::replace_inputs(options.inputs, &input_names(&graph), &reference::input_draws(&graph), &mut inputs)?;
     let constants = reference::graph_constants(&graph).map_err(|error| usage(&error))?;
     let expected = options.is_checked.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
     let expected = expected.transpose().map_err(|error| usage(&error))?;

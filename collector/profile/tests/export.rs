@@ -5,6 +5,7 @@ use capture::events::convert::{Align, clock_offsets};
 use capture::events::{check, in_memory};
 use capture::writer::sink::{Format, Written};
 use datasets::Target;
+use profile::averages::tvm::tvm_report;
 use profile::averages::{Grouping, compute_averages};
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
@@ -89,6 +90,9 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");
         assert_eq!(again.format, "opcollect", "{name}");
+        // The time between the steps does not count, as in the profile itself.
+        let total = |profile: &Profile| tvm_report(profile).device_metrics["cpu0"]["Duration (us)"].as_number();
+        assert_eq!(total(&again), total(&small()), "{name}");
     }
 }
 

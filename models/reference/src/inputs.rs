@@ -118,17 +118,35 @@ pub enum Draw {
     AboveOne,
     /// Whole numbers from zero up to this bound (exclusive).
     Below(i64),
+    /// Indices of a dimension with this extent. Negative ones count from the end; none is drawn.
+    Index(i64),
 }
 
 impl Draw {
     fn restrict_to(self, other: Draw) -> Draw {
         match (self, other) {
+            (Draw::Index(a), Draw::Index(b)) => Draw::Index(a.min(b)),
             (Draw::Below(a), Draw::Below(b)) => Draw::Below(a.min(b)),
+            (Draw::Index(extent), Draw::Below(bound)) | (Draw::Below(bound), Draw::Index(extent)) => {
+                if bound < extent {
+                    Draw::Below(bound)
+                } else {
+                    Draw::Index(extent)
+                }
+            }
+            (Draw::Index(extent), _) | (_, Draw::Index(extent)) => Draw::Index(extent),
             (Draw::Below(bound), _) | (_, Draw::Below(bound)) => Draw::Below(bound),
             (Draw::AboveOne, _) | (_, Draw::AboveOne) => Draw::AboveOne,
             (Draw::Positive, _) | (_, Draw::Positive) => Draw::Positive,
             (Draw::Any, Draw::Any) => Draw::Any,
         }
+    }
+
+    /// Returns the first number that is no index of the dimension, and the extent of that dimension.
+    pub fn find_outside(self, tensor: &Tensor) -> Option<(f64, i64)> {
+        let Draw::Index(extent) = self else { return None };
+        let indices = -(extent as f64)..extent as f64;
+        tensor.to_numbers().into_iter().find(|number| !indices.contains(number)).map(|number| (number, extent))
     }
 }
 
@@ -167,7 +185,7 @@ fn required_draw(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
             | Op::GatherElements(GatherElements { axis })
             | Op::ScatterElements(ScatterElements { axis, .. }),
             1,
-        ) => Draw::Below(extent(index(*axis))),
+        ) => Draw::Index(extent(index(*axis))),
         (Op::GatherNd(GatherNd { batch }), 1) => smallest(index(*batch)),
         (Op::ScatterNd(_), 1) => smallest(0),
         (Op::OneHot(OneHot { depth, .. }), _) => Draw::Below(*depth),
@@ -183,7 +201,7 @@ fn random_tensor(ty: &TensorType, draw: Draw, seed: u64, stream: u64) -> Result<
         let unit = f64::from(generator.next_u32() >> 8) / f64::from(1 << 24);
         match (ty.dtype, draw) {
             (DType::Bool, _) => f64::from(u8::from(unit < 0.5)),
-            (_, Draw::Below(bound)) => (bound as f64 * unit).floor(),
+            (_, Draw::Below(bound) | Draw::Index(bound)) => (bound as f64 * unit).floor(),
             (dtype, Draw::Positive) if dtype.is_float() => 0.5 + unit,
             (dtype, Draw::AboveOne) if dtype.is_float() => 1.5 + unit,
             (dtype, _) if dtype.is_float() => 2.0 * unit - 1.0,

@@ -22,7 +22,7 @@ pub(super) fn compute_pointwise(op: &Op, inputs: &[&Array], y: &mut Array) -> bo
         Op::LayerNorm(LayerNorm { axis, epsilon }) => layer_norm(x, inputs[1], inputs[2], *axis, *epsilon, y),
         Op::Softmax(Softmax { axis, log }) => softmax_rows(x, *axis, *log, y),
         Op::Unary(Unary { function }) => map_elements(x, y, |x| unary_value(*function, x)),
-        Op::Clip(Clip { low, high }) => map_elements(x, y, |x| x.max(*low).min(*high)),
+        Op::Clip(Clip { low, high }) => map_elements(x, y, |x| limit(x, *low, *high)),
         Op::Cast(_) => y.data.copy_from_slice(&x.data),
         Op::Binary(Binary { function }) => broadcast_binary(x, inputs[1], y, |a, b| binary_value(*function, a, b)),
         Op::Compare(Compare { function }) => {
@@ -145,7 +145,7 @@ fn unary_value(function: UnaryOp, x: f64) -> f64 {
         UnaryOp::Softplus => softplus(x),
         UnaryOp::Softsign => x / (1.0 + x.abs()),
         UnaryOp::Mish => x * softplus(x).tanh(),
-        UnaryOp::HardSigmoidOf { slope, offset } => (slope * x + offset).clamp(0.0, 1.0),
+        UnaryOp::HardSigmoidOf { slope, offset } => limit(slope * x + offset, 0.0, 1.0),
         UnaryOp::GeluTanh => {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
@@ -239,7 +239,12 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 fn hard_sigmoid(x: f64) -> f64 {
-    (x / 6.0 + 0.5).clamp(0.0, 1.0)
+    limit(x / 6.0 + 0.5, 0.0, 1.0)
+}
+
+/// Limits a number as compiled code does, in which NaN becomes `low`.
+fn limit(x: f64, low: f64, high: f64) -> f64 {
+    x.max(low).min(high)
 }
 
 /// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`: all terms have one sign.

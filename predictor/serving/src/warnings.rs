@@ -64,7 +64,7 @@ impl Deployment {
         };
         let experts = self.model.experts.map_or(0, |layers| layers.experts);
         let divisions: BTreeSet<u64> = pools.iter().map(|pool| pool.parallelism.expert).collect();
-        for expert in divisions.into_iter().filter(|expert| experts % expert != 0) {
+        for expert in divisions.into_iter().filter(|expert| !experts.is_multiple_of(*expert)) {
             let placed = experts.next_multiple_of(expert);
             let text = format!(
                 "expert parallelism {expert} does not divide {experts} experts; {placed} are assumed on all GPUs, some of \

@@ -133,13 +133,8 @@ impl CoRunCampaign {
             keys.map(|key| ledger.tries_left(key, passes)).max().unwrap_or(0)
         };
         let left: Vec<i64> = self.planned.iter().map(tries_left).collect();
-        // Each pass covers all combinations, so that a short disturbance does not affect all tries
-        // of one combination.
-        let pass = |number: i64| {
-            let wanted = self.planned.iter().zip(&left).filter(move |(_, left)| **left > number);
-            wanted.map(|(combination, _)| combination.clone())
-        };
-        let todo: Vec<Combination> = (0..passes).flat_map(pass).collect();
+        let todo: Vec<Combination> =
+            order_tries(&left, passes).into_iter().map(|place| self.planned[place].clone()).collect();
         let runs = CoRuns {
             tasks: &self.tasks,
             operators: &self.operators,
@@ -170,5 +165,28 @@ impl CoRunCampaign {
             records.extend(Some(record.map_err(store_failure)?).filter(|record| wanted.contains(&record.key)));
         }
         Ok(records)
+    }
+}
+
+/// Returns the places of the combinations in the order of their tries, given how many tries each has left.
+///
+/// Each pass covers all combinations, so that a short disturbance does not affect all tries of one combination. A
+/// combination that has tries takes part in later passes only.
+fn order_tries(left: &[i64], passes: i64) -> Vec<usize> {
+    let most = left.iter().copied().max().unwrap_or(0).min(passes);
+    let pass = |number: i64| (0..left.len()).filter(move |place| left[*place] >= number);
+    (1..=most).rev().flat_map(pass).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_tries;
+
+    #[test]
+    fn an_interrupted_pass_is_continued() {
+        assert_eq!(order_tries(&[2, 2, 2], 2), [0, 1, 2, 0, 1, 2]);
+        // The first combination has one try of three, the second all.
+        assert_eq!(order_tries(&[2, 0, 3, 3], 3), [2, 3, 0, 2, 3, 0, 2, 3]);
+        assert!(order_tries(&[0, 0], i64::MAX).is_empty());
     }
 }

@@ -121,7 +121,7 @@ impl ModelReport {
             threads: ran.threads,
             seed: ran.seed,
             calls: program.calls.len(),
-            tasks: program.codes,
+            tasks: program.called_codes(),
             median_ns: has_times.then_some(m.median_ns),
             min_ns: has_times.then_some(m.min_ns),
             mean_ns: has_times.then_some(m.mean_ns),

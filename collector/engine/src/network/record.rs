@@ -120,7 +120,7 @@ pub fn describe_made(record: &mut Record, made: &BuiltModel) -> Result<(), RowEr
     record.build_ms = Some(ms.fold(0.0, |sum, ms| sum + ms));
     record.features = Some(Json::new(&BTreeMap::from([
         ("calls", program.calls.len() as u64),
-        ("tasks", program.codes as u64),
+        ("tasks", program.called_codes() as u64),
         ("least_activation_bytes", program.least_activation_bytes),
     ]))?);
     Ok(())

@@ -315,7 +315,7 @@ fn summarise_profile(measured: &MeasuredProfile, options: &ProfileOptions<'_>, m
         seed: model.runs.config.seed,
         schedule: options.schedule.map(|schedule| schedule.to_string()),
         calls: made.program.calls.len(),
-        tasks: made.program.codes,
+        tasks: made.program.called_codes(),
         totals: summary::compute_totals(profile).into(),
         activation_bytes: made.program.activation_bytes,
         least_activation_bytes: made.program.least_activation_bytes,

@@ -19,7 +19,7 @@ use parts::ResultParts;
 use reference::Tensor;
 use serde::{Deserialize, Serialize};
 use staged::{StageSpan, Staged, sequential_spans};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Everything needed to run a model except constants and code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Returns the number of codes that are called; others are replaced by the placement of tensors.
+    pub fn called_codes(&self) -> usize {
+        self.calls.iter().map(|call| call.code).collect::<BTreeSet<_>>().len()
+    }
+
     pub fn writing_mode(&self) -> Writing {
         let is_in_place = |call: &Call| match call.arguments.split_last() {
             Some((result, operands)) => operands.iter().any(|operand| operand.place == result.place),

@@ -235,7 +235,8 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         UnaryOp::Abs => x.abs(),
         UnaryOp::Sign if matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64) => x.min(&number(1.0)?),
         UnaryOp::Sign => {
-            let below = is_negative()?.select(&number(-1.0)?, &number(0.0)?)?;
+            // Neither above nor below zero are zero and NaN.
+            let below = is_negative()?.select(&number(-1.0)?, x)?;
             x.greater(&number(0.0)?)?.select(&number(1.0)?, &below)
         }
         UnaryOp::Sin => x.call_unary("tirx.sin", dtype),

@@ -85,11 +85,14 @@ pub fn tvm_report(profile: &Profile) -> TvmReport {
         let total = totals.entry(device_name(profile, span)).or_insert((u64::MAX, 0));
         *total = (total.0.min(span.start_ns), total.1.max(span.end_ns()));
     }
-    // In measured profiles, the time between steps belongs to unprofiled runs and must not count.
+    // The time between steps, for instance of unprofiled runs, must not count if nothing was recorded there.
     let steps_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let runner = profile.spans.iter().find(|span| span.kind == Kind::Operator).map(|span| device_name(profile, span));
-    let total = runner.and_then(|runner| totals.get_mut(&runner));
-    if let Some(total) = total.filter(|_| profile.source != Source::Imported && steps_ns > 0) {
+    let is_of_runner = |span: &&Span| Some(device_name(profile, span)) == runner;
+    let mut recorded = profile.spans.iter().filter(|span| span.kind != Kind::Task).filter(is_of_runner);
+    let is_in_steps = profile.source != Source::Imported || recorded.all(|span| span.step.is_some());
+    let total = runner.as_ref().and_then(|runner| totals.get_mut(runner));
+    if let Some(total) = total.filter(|_| is_in_steps && steps_ns > 0) {
         *total = (0, steps_ns);
     }
     let whole_us = |(start, end): &(u64, u64)| (end - start) as f64 / 1e3;

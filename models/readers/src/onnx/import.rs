@@ -117,7 +117,12 @@ impl<'a> Importer<'a> {
         for message in graph.initializer.iter().filter(|message| !is_bound(&message.name)) {
             let id = match self.emit.shared.get(&tensor::message_key(message)) {
                 Some(&id) => id,
-                None => self.add_initializer(message)?,
+                None => match self.add_initializer(message) {
+                    Ok(id) => id,
+                    // Strings, for instance, of a tokenizer that was cut off.
+                    Err(_) if !order::is_read(graph, &message.name) => continue,
+                    Err(error) => return Err(error),
+                },
             };
             self.bind_slot(&message.name, Slot::Value(id), scope)?;
         }
@@ -339,7 +344,7 @@ impl<'a> Importer<'a> {
         scope: &mut Scope<'a>,
     ) -> Result<()> {
         for (index, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            let slot = outputs.get(index).cloned().unwrap_or(Slot::Unmade("an output that only training needs"));
+            let slot = outputs.get(index).cloned().unwrap_or(Slot::Unmade("an output that is not supported"));
             if let Slot::Value(id) = slot {
                 self.compare_with_stated(node, name, id, scope)?;
                 if id >= first_new && scope.depth == 0 {

@@ -37,6 +37,15 @@ pub(super) fn unused_values(graph: &Graph) -> HashSet<&str> {
     unused.flat_map(|(node, _)| node.output.iter().map(String::as_str)).collect()
 }
 
+/// Returns whether a node or an output of the graph reads the value, or the graph has an input of this name.
+pub(super) fn is_read(graph: &Graph, name: &str) -> bool {
+    let mut is_read = graph.input.iter().chain(&graph.output).any(|info| info.name == name);
+    for node in &graph.node {
+        visit_reads(node, &mut |read| is_read |= read == name);
+    }
+    is_read
+}
+
 /// Returns the node that makes each value.
 fn find_makers(nodes: &[Node]) -> HashMap<&str, usize> {
     let mut makers = HashMap::with_capacity(nodes.len());

@@ -60,7 +60,7 @@ impl<'a> Importer<'a> {
             Some(Slot::Value(id)) => Ok(id),
             Some(Slot::Skipped) => unsupported(format!("input `{name}` is an output of a skipped node")),
             Some(Slot::Stale) => unsupported(format!("input `{name}`: {STALE}")),
-            Some(Slot::Unmade) => unsupported(format!("input `{name}` is an output that only training needs")),
+            Some(Slot::Unmade) => unsupported(format!("input `{name}` is an output that is not supported")),
             None => malformed(format!("input `{}` is not computed by any earlier node", shorten_text(name))),
         }
     }

@@ -28,6 +28,17 @@ fn a_cropped_resize_has_the_scaled_size() {
 }
 
 #[test]
+fn initializers_that_nothing_reads_may_be_unreadable() {
+    let words = |name: &str| messages::Tensor { data_type: 8, ..floats(name, &[1], &[0.0]) };
+    let unread = model(&["2"], vec![words("words")], vec![node("y = Relu(x)")]);
+    assert_eq!(evaluated(&unread, &Options::default(), &[-1.0, 2.0]).1, [0.0, 2.0]);
+    let reads = model(&["2"], vec![words("words")], vec![node("y = Add(x, words)")]);
+    let Err(error) = read(&reads, &Options::default()) else { panic!("strings cannot be added") };
+    let error = error.to_string();
+    assert!(error.contains("initializer `words`") && error.contains("strings"), "{error}");
+}
+
+#[test]
 fn tensors_without_elements_have_any_empty_shape() {
     let mut reshape = node("y = Reshape(x, shape)");
     reshape.attribute.push(int("allowzero", 1));

@@ -116,7 +116,7 @@ impl<'a> Tensors<'a> {
             Slot::Value(id) => Ok(id),
             Slot::Stale => unsupported(format!("an input is stale: {STALE}")),
             Slot::Skipped => unsupported("an input is an output of a skipped operator"),
-            Slot::Unmade => unsupported("an input is an output that only training needs"),
+            Slot::Unmade => unsupported("an input is an output that is not supported"),
         }
     }
 
