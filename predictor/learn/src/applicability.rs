@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
 /// Limit on the number of stored points, to which the time of a prediction is proportional.
-const MOST_POINTS: usize = 2048;
+const MOST_POINTS: usize = 512;
 /// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few shapes.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
