@@ -87,7 +87,7 @@ pub fn build_program(
         target: portable.target.clone(),
         code_for: portable.required_processor(),
         calls: made.program.calls.len(),
-        tasks: made.program.called_codes(),
+        tasks: made.program.codes,
         tasks_found: best.as_ref().map(Best::found_count),
         constant_bytes: network::constant_bytes(&made.program),
         is_checkable: prepared.expected.is_some(),

@@ -37,6 +37,11 @@ fn to_size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
+/// Returns whether a number is an index of a dimension; a negative one counts from the end.
+pub(super) fn is_index(number: f64, extent: f64) -> bool {
+    (-extent..extent).contains(&number)
+}
+
 /// Describes the first index operand that is outside of its dimension.
 pub(super) fn find_outside(op: &Op, inputs: &[&Array]) -> Option<String> {
     // For an index operand of tuples, the dimensions that the numbers of a tuple refer to.
@@ -52,10 +57,8 @@ pub(super) fn find_outside(op: &Op, inputs: &[&Array]) -> Option<String> {
     };
     let is_tuple = matches!(op, Op::GatherNd(_) | Op::ScatterNd(_));
     let looked_up = if is_tuple { indices.extents.last().copied().unwrap_or(1).max(1) } else { 1 };
-    let outside = indices.data.iter().zip(extents[..looked_up].iter().cycle()).find(|(index, extent)| {
-        let extent = **extent as f64;
-        !(-extent..extent).contains(*index)
-    });
+    let mut looked_up = indices.data.iter().zip(extents[..looked_up].iter().cycle());
+    let outside = looked_up.find(|(index, extent)| !is_index(**index, **extent as f64));
     outside.map(|(index, extent)| format!("the index {index} is outside of a dimension of {extent}"))
 }
 

@@ -2,6 +2,7 @@
 //! Floats are in [-1, 1), integers are small. Where an operator needs a positive number (a variance, a divisor, the
 //! argument of a logarithm), values are in [0.5, 1.5). Indices are below the extent that they index.
 
+use super::index::is_index;
 use super::tensor::{Tensor, element_count};
 use models::error::{Error, Result};
 use models::graph::{Const, Graph};
@@ -142,11 +143,12 @@ impl Draw {
         }
     }
 
-    /// Returns the first number that is no index of the dimension, and the extent of that dimension.
+    /// Returns the first number that is no index of the dimension, and the extent of that dimension; None without a
+    /// dimension.
     pub fn find_outside(self, tensor: &Tensor) -> Option<(f64, i64)> {
         let Draw::Index(extent) = self else { return None };
-        let indices = -(extent as f64)..extent as f64;
-        tensor.to_numbers().into_iter().find(|number| !indices.contains(number)).map(|number| (number, extent))
+        let outside = tensor.to_numbers().into_iter().find(|number| !is_index(*number, extent as f64));
+        outside.map(|number| (number, extent))
     }
 }
 

@@ -120,7 +120,6 @@ impl ApplicabilityDomain {
         }
         // Shapes are hashes, so their order is random: half of them become points, the other half probe the distance.
         let shapes: Vec<usize> = shapes.into_values().collect();
-        let (points, probes) = shapes.split_at(shapes.len() / 2);
         let row = |row: &usize| samples.features.row(*row);
         let mut domain = ApplicabilityDomain::default();
         for column in coordinate_columns() {
@@ -132,14 +131,13 @@ impl ApplicabilityDomain {
                 domain.scales.push(variance.sqrt() as f32);
             }
         }
-        let standardised =
-            |places: &[usize]| places.iter().map(|place| domain.standardise_row(row(place))).collect::<Vec<_>>();
-        let half = Points::from_rows(&standardised(&points[..points.len().min(MOST_POINTS)]));
-        let probes = standardised(&probes[..probes.len().min(MOST_POINTS)]);
-        let mut distances: Vec<f64> = probes.iter().map(|probe| mean_distance(&half.nearest_squares(probe))).collect();
-        let points = Points::from_rows(&covering_points(standardised(&shapes), MOST_POINTS));
+        let standardised: Vec<Vec<f32>> = shapes.iter().map(|place| domain.standardise_row(row(place))).collect();
+        let (points, probes) = standardised.split_at(standardised.len() / 2);
+        let half = Points::from_rows(&points[..points.len().min(MOST_POINTS)]);
+        let probes = probes.iter().take(MOST_POINTS);
+        let mut distances: Vec<f64> = probes.map(|probe| mean_distance(&half.nearest_squares(probe))).collect();
         domain.usual_distance = quantile(&mut distances, COVERAGE);
-        domain.points = points;
+        domain.points = Points::from_rows(&covering_points(standardised, MOST_POINTS));
         (domain.usual_distance > 0.0).then_some(domain)
     }
 

@@ -120,7 +120,7 @@ mod tests {
         // Of 64 ranks, a token reaches 64 · (1 - (63/64)^8) = 7.57.
         let ratio = (exchange(64, 64, 8, gb200) - LINK_LATENCY_S) / (gather(64, gb200) - LINK_LATENCY_S);
         assert!((ratio - 7.57 / 64.0).abs() < 1e-3, "{ratio}");
-        // Between hosts, a token is sent once to each host, as of 8 hosts with 8 experts to 5.25.
+        // Between hosts, a token is sent at most once to each: with 8 experts, to 5.25 of 8 hosts.
         let between = exchange(64, 64, 8, h100) - NETWORK_LATENCY_S;
         assert!((between - 0.875e9 * 5.25 / 8.0 / (8.0 * NETWORK_BYTES_PER_S)).abs() < 1e-5, "{between}");
     }

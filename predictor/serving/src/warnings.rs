@@ -63,9 +63,9 @@ impl Deployment {
             ServingMode::Disaggregated => &[self.prefill, self.decode],
         };
         let experts = self.model.experts.map_or(0, |layers| layers.experts);
-        let divisions: BTreeSet<u64> = pools.iter().map(|pool| pool.parallelism.expert).collect();
-        for expert in divisions.into_iter().filter(|expert| !experts.is_multiple_of(*expert)) {
-            let placed = experts.next_multiple_of(expert);
+        let placed = pools.iter().map(|pool| (pool.parallelism.expert, pool.parallelism.placed_experts(experts)));
+        let copied: BTreeSet<(u64, u64)> = placed.filter(|(_, placed)| *placed > experts).collect();
+        for (expert, placed) in copied {
             let text = format!(
                 "expert parallelism {expert} does not divide {experts} experts; {placed} are assumed on all GPUs, some of \
                  them copies"

@@ -39,7 +39,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the number of codes that are called; others are replaced by the placement of tensors.
+    /// Returns the number of different codes that are called. Concatenations whose operands are placed in the result
+    /// have code, but no call.
     pub fn called_codes(&self) -> usize {
         self.calls.iter().map(|call| call.code).collect::<BTreeSet<_>>().len()
     }

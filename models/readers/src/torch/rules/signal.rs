@@ -247,7 +247,7 @@ pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(x)
 }
 
-/// Moves frequency zero to the middle of each axis, or back to the beginning.
+/// Rotates each axis: `fft_fftshift` moves frequency zero to the middle, `fft_ifftshift` moves it to index 0.
 pub(super) fn shift_frequencies(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     for axis in call.axis_list(x, "dim")? {
