@@ -3,7 +3,7 @@
 //! The child process has a deadline. Its output is only used to explain a failure.
 
 use crate::error::{Error, Result};
-use datasets::{Choose, Outcome, Record, Source, Store};
+use datasets::{Choose, Outcome, PeaksMeasured, Record, Source, Store};
 use measure::host::parent::bind_child;
 use samples::records::{device_name, uncertainty};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub fn measure_operator(
     threads: u32,
     deadline: Duration,
 ) -> Result<OperatorMeasurement> {
-    let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
+    let MeasuredOperators { records, said, .. } = measure_all(program, &[operator], &[threads], deadline)?;
     let record = records.iter().find(is_measured).ok_or_else(|| {
         Error::Probe(format!("`{operator}` was not measured with {threads} threads: {}", last_line(&said)))
     })?;
@@ -84,32 +84,39 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
         .map_err(|error| failed(format!("the output is invalid JSON: {error}")))
 }
 
-/// Measures operators with their default schedules on each number of threads; failed measurements are left out.
-pub fn measure_all(
-    program: &Path,
-    operators: &[&str],
-    threads: &[u32],
-    deadline: Duration,
-) -> Result<Vec<TimedOperator>> {
-    let (records, _) = collect_records(program, operators, threads, deadline)?;
-    let timed = |record: &Record| {
-        let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
-        let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
-        Some(TimedOperator { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
-    };
-    Ok(records.iter().filter(is_measured).filter_map(timed).collect())
+/// The records of some operators, and the peak rates that were measured along with them.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredOperators {
+    pub records: Vec<Record>,
+    pub peaks: Vec<PeaksMeasured>,
+    /// Output of the program.
+    said: String,
+}
+
+impl MeasuredOperators {
+    /// Returns the times of all operators; failed measurements are left out.
+    pub fn timed_operators(&self) -> Vec<TimedOperator> {
+        let timed = |record: &Record| {
+            let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
+            let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
+            let operator = record.model_name.clone()?;
+            Some(TimedOperator { operator, threads, time_ns, uncertainty: uncertainty(record) })
+        };
+        self.records.iter().filter(is_measured).filter_map(timed).collect()
+    }
 }
 
 fn is_measured(record: &&Record) -> bool {
     record.outcome == Outcome::Ok && record.source == Source::Measured
 }
 
-fn collect_records(
+/// Measures operators with their default schedules on each number of threads.
+pub fn measure_all(
     program: &Path,
     operators: &[&str],
     threads: &[u32],
     deadline: Duration,
-) -> Result<(Vec<Record>, String)> {
+) -> Result<MeasuredOperators> {
     let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let store = folder.path().join("store");
     let counts = threads.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -137,8 +144,9 @@ fn collect_records(
         let operators = operators.join("`, `");
         Error::Probe(format!("`{}` could not measure `{operators}` on {counts} threads: {problem}", program.display()))
     })?;
-    let records = Store::open(&store)?.select_records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
-    Ok((records, said))
+    let store = Store::open(&store)?;
+    let records = store.select_records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
+    Ok(MeasuredOperators { records, peaks: store.peaks()?, said })
 }
 
 /// Waits for a child and returns its output; kills it after the deadline.

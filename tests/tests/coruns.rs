@@ -111,9 +111,11 @@ fn a_kill_loses_only_work_in_flight() {
         let lines = if store.exists() { stores::journal_lines(&store).len() } else { 0 };
         (lines > 2).then_some(lines)
     });
+    let seen = some.map(|_| run(bench.opcollect("status store --json")).expect(0).json());
     processes::send(running.pid(), nix::sys::signal::Signal::SIGKILL);
     let killed = running.finish();
-    let Some(_) = some else { panic!("it ended before it could be killed\n{killed}") };
+    let Some(seen) = seen else { panic!("it ended before it could be killed\n{killed}") };
+    assert!(seen[0]["is_running"] == true && seen[0]["total"] == 14, "`status` lists it\n{seen}");
     let before = stores::keys(&stores::records(&store));
     assert!(!before.is_empty() && before.len() < 14, "{}", before.len());
     run(bench.opcollect("corun --config corun.toml --store store")).expect(0);

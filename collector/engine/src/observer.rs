@@ -1,7 +1,10 @@
 //! Notes and progress that the engine reports while it works. The engine itself prints nothing.
 
 use crate::campaign::CampaignEvent;
+use crate::campaign::record::now_us;
+use datasets::Store;
 use datasets::store::{Status, StatusFile};
+use measure::host::command::own_command;
 
 /// Receives notes and progress.
 pub trait Observer {
@@ -48,4 +51,18 @@ pub struct StoreStatus {
     pub file: StatusFile,
     /// Status fields that do not change during the process.
     pub status: Status,
+}
+
+impl StoreStatus {
+    /// Creates the status file of this process. Returns None if that fails, which does not stop the work.
+    pub fn create(store: &Store, host: &str) -> Option<StoreStatus> {
+        let status = Status {
+            host: host.to_owned(),
+            pid: std::process::id(),
+            command: own_command(),
+            began_us: now_us(),
+            ..Status::default()
+        };
+        Some(StoreStatus { file: store.create_status_file().ok()?, status })
+    }
 }

@@ -1,7 +1,6 @@
 //! Runs the attempts of a source, writes their records to a store, and reads the records from which searches learn.
 
 use crate::Result;
-use crate::campaign::record::now_us;
 use crate::campaign::{
     Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::CampaignCallbacks, collect_attempts,
 };
@@ -10,9 +9,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Observer, StoreStatus};
 use crate::stores::store_failure;
 use bench::Bench;
-use datasets::store::Status;
 use datasets::{Choose, Record, Store};
-use measure::host::command::own_command;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +47,8 @@ impl PassContext<'_> {
         bench: &mut dyn Bench,
     ) -> Result<Outcomes> {
         let ledger = RefCell::new(ledger);
-        let mut progress = self.observer.begin_progress(source.attempts_left(), self.create_status());
+        let mut progress =
+            self.observer.begin_progress(source.attempts_left(), StoreStatus::create(self.store, self.host));
         let mut callbacks = CampaignCallbacks {
             sink: &mut |record: &Record| ledger.borrow_mut().append_record(record),
             listener: &mut |event| progress.observe_event(&event),
@@ -73,18 +71,6 @@ impl PassContext<'_> {
         }
         ledger.seal().map_err(store_failure)?;
         outcomes.map_err(store_failure)
-    }
-
-    /// Creates the status file of this process. Returns None if that fails, which does not stop the pass.
-    fn create_status(&self) -> Option<StoreStatus> {
-        let status = Status {
-            host: self.host.to_owned(),
-            pid: std::process::id(),
-            command: own_command(),
-            began_us: now_us(),
-            ..Status::default()
-        };
-        Some(StoreStatus { file: self.store.create_status_file().ok()?, status })
     }
 }
 

@@ -28,10 +28,11 @@ pub struct Adapt {
     /// Predictor file of `train` [default: built-in; for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Measure eight fixed operators with `opcollect` to calibrate this machine
+    /// Measure peak rates and nine operators to calibrate this machine
     ///
-    /// This takes at least three rounds, about a minute. The calibration is the ratio of the measured to the predicted
-    /// times. All commands, `serve` and Python then predict for this machine.
+    /// `opcollect` measures them in at least three rounds, in about a minute. Predicted times are converted by the ratio of
+    /// peak rates, then by that of measured to converted times. All commands, `serve` and Python then predict for this
+    /// machine.
     #[arg(long, conflicts_with = "data")]
     pub this_host: bool,
     /// Records, a store, or a table of times of the new device; repeatable
@@ -215,8 +216,8 @@ fn sentinel_table(known: &Calibration) -> String {
             one.bound.clone(),
             format_duration(one.measured_ns),
             half,
-            format_duration(one.predicted_ns),
-            if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
+            format_duration(one.scaled_ns()),
+            if one.is_known() { format!("{:.2}", one.measured_ns / one.scaled_ns()) } else { UNKNOWN.to_owned() },
         ]);
     }
     table.format_for(&stdout_paper())

@@ -1,9 +1,11 @@
-//! Factors that convert times of the predictor's training machine into times of another, measured machine.
+//! Converts times of the predictor's training machine into times of another, measured machine: by the ratio of the
+//! attainable times, if the peak rates of both are known, and by measured factors.
 
+use samples::features::{self, Peaks, Work};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Ratio of times on this machine to times on the training machine.
+/// Ratio of times on this machine to times on the training machine, after conversion by peak rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distance {
     pub factor: f64,
@@ -19,6 +21,9 @@ pub struct HostTranslation {
     pub distance: Distance,
     pub sentinels: usize,
     pub cpus: usize,
+    /// Measured peak rates of this machine, if known.
+    #[serde(skip)]
+    pub peaks: Option<Peaks>,
     #[serde(skip)]
     pub factors: Factors,
     #[serde(skip)]
@@ -55,6 +60,11 @@ impl Factors {
 }
 
 impl HostTranslation {
+    /// Returns the times of the arithmetic and of the compulsory traffic at the peak rates of this machine, if known.
+    pub fn roofline_ns(&self, work: &Work, threads: f64) -> Option<(f64, f64)> {
+        features::roofline_by_peaks(work, self.peaks.as_ref()?, threads)
+    }
+
     pub fn widen_half_width(&self, log_width: f64) -> f64 {
         (log_width.powi(2) + self.extra_variance).sqrt()
     }
@@ -66,8 +76,9 @@ impl HostTranslation {
             true => format!("this machine, `{host_class}`"),
             false => format!("`{host_class}`, where the calibration was made, not to this machine, `{here}`"),
         };
+        let by = if self.peaks.is_some() { "its peak rates and the factor" } else { "the factor" };
         format!(
-            "times are translated to {machine}, by the factor {:.2} (range {:.2} to {:.2}, measured with {sentinels} sentinel operators); the predictor was trained on `{learned_on}`",
+            "times are translated to {machine}, by {by} {:.2} (range {:.2} to {:.2}, measured with {sentinels} sentinel operators); the predictor was trained on `{learned_on}`",
             distance.factor, distance.low, distance.high,
         )
     }

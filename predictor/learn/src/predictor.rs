@@ -153,7 +153,15 @@ impl Prediction {
         self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);
     }
 
-    pub fn translate_to_host(&mut self, host: &HostTranslation, kind: &str) {
+    /// Returns the ratio of the attainable time on another machine to this one; 1 if the peak rates there are unknown.
+    pub fn scale_to_host(&self, host: &HostTranslation, work: &Work) -> f64 {
+        let here = host.roofline_ns(work, self.threads).filter(|_| self.attainable_ns > 0.0);
+        here.map_or(1.0, |(arithmetic_ns, memory_ns)| arithmetic_ns.max(memory_ns) / self.attainable_ns)
+    }
+
+    /// Converts a time of the training machine for `work` of an operator kind into one of another machine.
+    pub fn translate_to_host(&mut self, host: &HostTranslation, kind: &str, work: &Work) {
+        let here = host.roofline_ns(work, self.threads);
         let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
         if self.basis != Basis::Bound {
             self.low_ns = time * (-host.widen_half_width((time / low).ln())).exp();
@@ -162,11 +170,13 @@ impl Prediction {
         if self.high_ns / self.low_ns > WIDE && self.wide.is_none() {
             self.wide = Some("the sentinel operators measured on this machine differ by this much".to_owned());
         }
-        let factor = match self.basis {
+        let factor = match (self.basis, here) {
             // With a mean factor, a lower bound would exceed the times of about half of the operators.
-            Basis::Bound => host.factors.find_factor(kind, self.bound).min(host.distance.low),
-            Basis::Learned | Basis::Extrapolated => host.factors.find_factor(kind, self.bound),
+            (Basis::Bound, Some(_)) => 1.0,
+            (Basis::Bound, None) => host.factors.find_factor(kind, self.bound).min(host.distance.low),
+            (Basis::Learned | Basis::Extrapolated, _) => host.factors.find_factor(kind, self.bound),
         };
+        let scale = self.scale_to_host(host, work);
         let times = [
             &mut self.time_ns,
             &mut self.low_ns,
@@ -175,7 +185,11 @@ impl Prediction {
             &mut self.overhead_ns,
             &mut self.reference_ns,
         ];
-        times.into_iter().for_each(|time| *time *= factor);
+        times.into_iter().for_each(|time| *time *= scale * factor);
+        if let Some((arithmetic_ns, memory_ns)) = here {
+            self.attainable_ns = arithmetic_ns.max(memory_ns);
+            self.bound = bound_of(memory_ns, self.attainable_ns, self.overhead_ns);
+        }
         // The error on held-out shapes is that on the training device.
         self.held_out = None;
         self.this_host = Some(host.host_class.clone());

@@ -50,7 +50,7 @@ pub fn rank_schedules(
         let Some((_, extras)) = schedule.read_schedule().map_err(wrong)? else { continue };
         let threads = Some(threads.count);
         let query = Query { operator: &operator.name, work: &operator.work, device, threads, extras: &extras };
-        let prediction = queries::translate_to_host(predictor, setting, &operator.name, predictor.predict(&query)?);
+        let prediction = queries::translate_to_host(predictor, setting, &operator, predictor.predict(&query)?);
         held_out = prediction.held_out;
         ranked.push((prediction.time_ns, schedule));
     }

@@ -36,8 +36,8 @@ pub fn explain_answer(
     let operator = operator.as_learned(predictor);
     let setting = setting.without_default_knobs(predictor, &operator)?;
     let query = queries::to_query(predictor, &operator, &setting)?;
-    let explanation = explain_prediction(predictor, &query)?;
-    let limits = find_limits(predictor, &query, &explanation.prediction)?;
+    let explanation = translate_to_host(predictor, &setting, &operator, explain_prediction(predictor, &query)?);
+    let limits = find_limits(predictor, &query, &explanation.prediction, setting.this_host(predictor))?;
     let improvements = find_improvements(predictor, &query)?;
     let near = |samples| nearest_rows(predictor, &query, samples, NEIGHBOURS);
     let near = samples.map(near).transpose()?.unwrap_or_default();
@@ -46,7 +46,6 @@ pub fn explain_answer(
         (Some(feature), Some(samples)) => feature_effects(predictor, samples, &operator.name, feature)?,
         _ => Vec::new(),
     };
-    let (explanation, limits) = translate_to_host(predictor, &setting, &operator.name, explanation, limits);
     Ok(ExplainedAnswer {
         operator: operator.into_owned().text,
         explanation,
@@ -58,20 +57,17 @@ pub fn explain_answer(
     })
 }
 
-/// Scales all times by the factor that translated the prediction to this machine, if any.
+/// Translates the prediction to this machine, if it is calibrated, and scales the bound that its parts multiply alike.
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
-    kind: &str,
+    operator: &Operator,
     explanation: Explanation,
-    limits: Limits,
-) -> (Explanation, Limits) {
+) -> Explanation {
     let before_ns = explanation.prediction.time_ns;
-    let prediction = queries::translate_to_host(predictor, setting, kind, explanation.prediction);
-    let factor = prediction.time_ns / before_ns;
-    let bound_ns = factor * explanation.bound_ns;
-    let (arithmetic_ns, memory_ns) = (factor * limits.arithmetic_ns, factor * limits.memory_ns);
-    (Explanation { prediction, bound_ns, ..explanation }, Limits { arithmetic_ns, memory_ns, ..limits })
+    let prediction = queries::translate_to_host(predictor, setting, operator, explanation.prediction);
+    let bound_ns = explanation.bound_ns * prediction.time_ns / before_ns;
+    Explanation { prediction, bound_ns, ..explanation }
 }
 
 /// Summarises the feature effects of each trained operator, starting with the operators with most rows.

@@ -1,6 +1,7 @@
 //! Determines the bottleneck of an operator: the roofline, overhead, caches, or the distribution over threads.
 
 use crate::error::Result;
+use learn::host_translation::HostTranslation;
 use learn::predictor::{Prediction, Predictor, Query};
 use samples::features;
 use serde::Serialize;
@@ -22,16 +23,28 @@ pub struct Limits {
     pub parallel_efficiency: Option<f64>,
 }
 
-pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
+/// Finds the bottleneck of a prediction, which was translated to `host`, if any.
+pub fn find_limits(
+    predictor: &Predictor,
+    query: &Query<'_>,
+    prediction: &Prediction,
+    host: Option<&HostTranslation>,
+) -> Result<Limits> {
     let device = &predictor.about.devices[query.device];
     let threads = query.threads.unwrap_or(device.units);
-    let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
+    let here = host.and_then(|host| host.roofline_ns(query.work, threads));
+    let (arithmetic_ns, memory_ns) = here.unwrap_or_else(|| features::roofline_ns(query.work, device, threads));
+    // Without peaks of its own, the host has those of the training machine, converted like the times.
+    let scale = Some(prediction.attainable_ns / arithmetic_ns.max(memory_ns)).filter(|scale| scale.is_finite());
+    let scale = scale.unwrap_or(1.0);
+    let (arithmetic_ns, memory_ns) = (scale * arithmetic_ns, scale * memory_ns);
     let overhead_ns = prediction.overhead_ns;
     let bytes_of_cache = query.work.bytes() / device.cache_bytes;
     let utilisation = prediction.attainable_ns / prediction.time_ns;
     let parallel_efficiency = match threads > 1.0 && has_learned_threads(predictor, query.operator) {
         true => {
-            let alone = predictor.predict(&Query { threads: Some(1.0), ..query.clone() })?;
+            let mut alone = predictor.predict(&Query { threads: Some(1.0), ..query.clone() })?;
+            host.into_iter().for_each(|host| alone.translate_to_host(host, query.operator, query.work));
             Some(alone.time_ns / (prediction.time_ns * threads))
         }
         false => None,

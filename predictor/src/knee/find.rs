@@ -59,10 +59,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
     // A calibrated predictor predicts for this host, not for the device that it was trained on.
-    let device = match (&predictor.this_host, &usual.device) {
-        (Some(host), None) => host.host_class.as_str(),
-        _ => trained_on,
-    };
+    let device = usual.this_host(predictor).map_or(trained_on, |host| host.host_class.as_str());
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next_probe() else { break };
         let measured = measure_operator(&probing.program, &probing.operator, at as u32, probing.deadline)?;

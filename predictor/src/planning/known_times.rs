@@ -37,8 +37,7 @@ impl KnownTimes {
 
     /// Returns the translation of predictions to this host; None if predictions are for a device with training data.
     pub fn this_host(&self) -> Option<&HostTranslation> {
-        let predictor = self.predictor.as_ref().filter(|_| self.setting.device.is_none())?;
-        predictor.this_host.as_ref()
+        self.setting.this_host(self.predictor.as_ref()?)
     }
 
     /// Names the machine for which times are predicted; None without a predictor.
@@ -69,7 +68,9 @@ impl KnownTimes {
         let name = queries::find_device(predictor, &self.setting)?;
         let known = predictor.about.devices.keys().map(String::as_str);
         let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown_name("device", name, known))?;
-        let bytes_per_ns = device.bandwidth_gb_per_s.max(f64::MIN_POSITIVE);
+        let peaks = self.this_host().and_then(|host| host.peaks.as_ref());
+        let here = peaks.and_then(|peaks| peaks.bytes_per_second(cores as f64, f64::INFINITY));
+        let bytes_per_ns = here.map_or(device.bandwidth_gb_per_s, |rate| 1e-9 * rate).max(f64::MIN_POSITIVE);
         let cache_bytes = device.cache_bytes * cores as f64;
         Ok(Machine { cores, bytes_per_ns, cache_bytes, learned: Learned::default() })
     }

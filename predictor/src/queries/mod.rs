@@ -13,6 +13,7 @@ pub use totals::{
 
 use crate::devices;
 use crate::error::{Error, Result};
+use learn::host_translation::HostTranslation;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
 use rayon::prelude::*;
@@ -43,6 +44,13 @@ pub struct Setting {
     pub extrapolate: bool,
     /// Interval level in percent, one of [`learn::levels::LEVELS`]; None for 90 %.
     pub level: Option<u8>,
+}
+
+impl Setting {
+    /// Returns the machine that times are converted to: this one, if it is calibrated and no other device is named.
+    pub fn this_host<'a>(&self, predictor: &'a Predictor) -> Option<&'a HostTranslation> {
+        predictor.this_host.as_ref().filter(|_| self.device.is_none())
+    }
 }
 
 impl Operator {
@@ -348,18 +356,18 @@ fn has_bound_only(setting: &Setting, learned: Option<&Operator>) -> bool {
 
 fn bound_prediction(predictor: &Predictor, operator: &Operator, setting: &Setting) -> Result<Prediction> {
     let bound = predictor.bound_prediction(&to_query(predictor, operator, setting)?)?;
-    Ok(translate_to_host(predictor, setting, &operator.name, bound))
+    Ok(translate_to_host(predictor, setting, operator, bound))
 }
 
 /// Converts a prediction to this machine, if the machine is calibrated and the user named no other device.
 pub(crate) fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
-    kind: &str,
+    operator: &Operator,
     mut prediction: Prediction,
 ) -> Prediction {
-    if let (Some(host), None) = (&predictor.this_host, &setting.device) {
-        prediction.translate_to_host(host, kind);
+    if let Some(host) = setting.this_host(predictor) {
+        prediction.translate_to_host(host, &operator.name, &operator.work);
     }
     prediction
 }
@@ -389,7 +397,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<Asked<'_>>>) -> Vec
         let prediction = prediction.expect("valid queries were predicted")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
             None => {
-                let prediction = translate_to_host(predictor, &setting, &operator.name, prediction);
+                let prediction = translate_to_host(predictor, &setting, operator, prediction);
                 at_level(predictor, &setting, operator, prediction)
             }
             Some(_) => Err(Error::Outside(format!(

@@ -23,8 +23,7 @@ pub enum ThreadsOrigin {
 
 /// Returns the number of CPUs of this machine, if predictions are for this machine.
 fn cpus_here(predictor: &Predictor, setting: &Setting) -> Option<f64> {
-    let host = predictor.this_host.as_ref().filter(|_| setting.device.is_none())?;
-    Some(host.cpus as f64)
+    Some(setting.this_host(predictor)?.cpus as f64)
 }
 
 /// Returns the default number of threads; None for a device without a description.

@@ -211,8 +211,7 @@ fn predict_request(request: Request, service: &Service) -> Result<String> {
         operators.extend(of_model);
     }
     let total = queries::total_time(&operators, &answers, &Run::default());
-    let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
-    let this_host = calibration.map(|host| &host.host_class);
+    let this_host = setting.this_host(&service.predictor).map(|host| &host.host_class);
     serde_json::to_string(&Document { operators: replies, total, this_host }).map_err(unwritable_reply)
 }
 

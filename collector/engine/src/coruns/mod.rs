@@ -14,7 +14,7 @@ use crate::campaign::{CoRun, Config, PlannedTask, planned_tasks};
 use crate::failure::{Failure, format_chain};
 use crate::ledger::Ledger;
 use crate::losses::group_losses;
-use crate::observer::Observer;
+use crate::observer::{Observer, StoreStatus};
 use crate::repeat::{Repeat, WantedCounters};
 use crate::stores::store_failure;
 use crate::{Result, machine};
@@ -38,6 +38,7 @@ pub struct CoRunCampaign {
     planned: Vec<Combination>,
     left_out: LeftOut,
     target: Target,
+    host: String,
     cache_bytes: u64,
     workers: Workers,
     observer: Rc<dyn Observer>,
@@ -96,6 +97,7 @@ impl CoRunCampaign {
             planned,
             left_out,
             target,
+            host: bases.compiled.host,
             cache_bytes,
             workers,
             observer,
@@ -144,7 +146,7 @@ impl CoRunCampaign {
             cache_bytes: self.cache_bytes,
         };
         let records = todo.iter().map(|combination| combination.members.len()).sum();
-        let mut progress = self.observer.begin_progress(records, None);
+        let mut progress = self.observer.begin_progress(records, StoreStatus::create(store, &self.host));
         let shared = RefCell::new(&mut ledger);
         let mut callbacks = CampaignCallbacks {
             sink: &mut |record: &Record| shared.borrow_mut().append_record(record),

@@ -1,6 +1,6 @@
 //! Hardware figures of a device that bound the time of an operator.
 
-use datasets::Peaks;
+use super::Peaks;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

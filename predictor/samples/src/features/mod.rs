@@ -12,6 +12,7 @@ pub mod work;
 
 use std::collections::BTreeMap;
 
+pub use datasets::Peaks;
 pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
@@ -30,6 +31,12 @@ pub fn attainable_ns(work: &Work, device: &Device, threads: f64) -> f64 {
 pub fn roofline_ns(work: &Work, device: &Device, threads: f64) -> (f64, f64) {
     let situation = Situation { work, device, threads, attainable_ns: 1.0 };
     (table::compute_ns(&situation), table::memory_ns(&situation))
+}
+
+/// Like `roofline_ns`, by peak rates alone; None without a peak of either kind.
+pub fn roofline_by_peaks(work: &Work, peaks: &Peaks, threads: f64) -> Option<(f64, f64)> {
+    let (compute, memory) = (peaks.flops_per_second(threads)?, peaks.bytes_per_second(threads, work.bytes())?);
+    Some((1e9 * work.flops / compute, 1e9 * work.bytes() / memory))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
