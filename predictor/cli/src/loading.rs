@@ -127,14 +127,25 @@ pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> 
             || format!("times are those of `{}`, which the store has, not of this machine, `{here}`", host.class);
         print_notes("note", is_other.then(note));
     }
-    let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
+    let mut device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
     // Predictions for another machine are only added to measured times on request.
-    let predictor = match host.is_none() || flags.predictor.is_some() {
-        true => {
-            let flags = PredictorFlags { predictor: flags.predictor.clone(), calibration: None };
+    let predictor = match (&host, &flags.predictor) {
+        (Some(_), None) => None,
+        (host, file) => {
+            // Times are predicted for the measured machine, if the predictor was trained on it.
+            if let (Some(host), Some(file), None) = (host, file, &device) {
+                let known = bundle::read_about(file)?.map(|about| about.devices).unwrap_or_default();
+                device = known.contains_key(&host.class).then(|| host.class.clone());
+            }
+            let flags = PredictorFlags { predictor: file.clone(), calibration: None };
             Some(read_predictor(&flags, device.as_deref(), None)?.0)
         }
-        false => None,
     };
-    KnownTimes::new(host, predictor, device)
+    let known = KnownTimes::new(host, predictor, device)?;
+    if let (Some(host), Some(predicted)) = (known.measured_host(), known.predicted_machine()) {
+        let is_other = !predicted.contains(&format!("`{}`", host.class));
+        let warning = || format!("times were measured on `{}` and are predicted for {predicted}", host.class);
+        print_notes("warning", is_other.then(warning));
+    }
+    Ok(known)
 }

@@ -1,6 +1,7 @@
 //! Questions of users: rows of a table, files that leave shapes open, and gates that must compare something.
 #![allow(missing_docs)]
 
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -123,5 +124,98 @@ fn operators_outside_of_the_training_range_are_refused_with_the_flag() {
             [1, 2].contains(&code) && notes.contains("; measure similar operators, or give `--extrapolate`\n"),
             "{notes}"
         );
+    }
+}
+
+/// A calibration for a machine whose second thread quadruples the rates of caches, and doubles all others.
+fn calibration() -> Value {
+    let shipped = predictor::bundle::read_bundle(&published()).expect("a predictor of this program");
+    let sentinel = |threads: u32| {
+        json!({ "operator": format!("relu:shape={threads}"), "kind": "conv2d", "threads": threads, "bound": "arithmetic",
+            "measured_ns": 2e5, "uncertainty": 0.01, "predicted_ns": 1e5, "scale": 2.0, "half_width": 0.1 })
+    };
+    let compute = |threads: u32| {
+        json!({ "threads": threads, "flops_per_second": 5e10 * f64::from(threads), "measurements": 2, "spread": 0.0,
+            "is_reached": false })
+    };
+    let memory = |threads: u32| {
+        json!({ "threads": threads, "working_set_bytes": 16384, "level": "L2", "bytes_per_second": 1e10 * f64::from(threads * threads),
+            "measurements": 2, "spread": 0.0, "is_reached": false })
+    };
+    let peaks =
+        json!({ "compute": Value::from_iter([1, 2].map(compute)), "memory": Value::from_iter([1, 2].map(memory)) });
+    json!({
+        "program_version": "0.1.0", "host_class": "here", "learned_on": "there", "data_hash": shipped.about.data_hash,
+        "sentinels": Value::from_iter([1, 1, 2, 2].map(sentinel)), "peaks": peaks,
+    })
+}
+
+#[test]
+fn a_calibrated_predictor_explains_the_times_that_it_predicts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("here.json"), calibration().to_string()).expect("written");
+    let predictor = published().display().to_string();
+    let ask = |flags: &[&str]| {
+        let given = ["--predictor", &predictor, "--calibration", "here.json", "--json"];
+        let (code, text, notes) = oppredict(folder.path(), &[flags, &given].concat());
+        assert_eq!(code, 0, "{notes}");
+        serde_json::from_str::<Value>(text.lines().last().unwrap_or_default()).expect("JSON")
+    };
+    let operator = "dense:m=1,n=1000,k=1024";
+    let time_ns = |threads: &str| {
+        let answer = ask(&["predict", "--op", operator, "--threads", threads]);
+        answer["operators"][0]["time_ns"].as_f64().expect("a time")
+    };
+    let explained = ask(&["explain", "--op", operator, "--threads", "1", "--vary", "threads"]);
+    let answer = &explained["explanation"]["answer"];
+    assert!((answer["time_ns"].as_f64().expect("a time") / time_ns("1") - 1.0).abs() < 1e-9, "{explained}");
+    let bound_ns = |name: &str| answer[name].as_f64().expect("a time");
+    assert!(
+        (bound_ns("reference_ns") / (bound_ns("attainable_ns") + bound_ns("overhead_ns")) - 1.0).abs() < 1e-6,
+        "{answer}"
+    );
+    let varied = explained["varied"].as_array().expect("changes").last().expect("two threads");
+    let ratio = time_ns("2") / time_ns("1");
+    assert!(
+        ratio < 0.4 && (varied["factor"].as_f64().expect("a factor") / ratio - 1.0).abs() < 1e-6,
+        "{varied} {ratio}"
+    );
+    let knee = ask(&["knee", "--op", operator]);
+    assert_eq!(knee["device"], "here");
+}
+
+#[test]
+fn a_query_with_a_knob_is_explained() {
+    let predictor = published().display().to_string();
+    let op = "conv2d:ci=256,hw=14,co=512,k=1";
+    let ask = ["explain", "--op", op, "--knob", "tile_x=7", "--predictor", &predictor];
+    let (code, text, notes) = oppredict(Path::new("."), &ask);
+    assert!(code == 0 && text.contains("predicted time"), "{code} {notes}");
+}
+
+#[test]
+fn calibrations_with_implausible_values_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let predictor = published().display().to_string();
+    let ask = |calibration: &Value| {
+        std::fs::write(folder.path().join("c.json"), calibration.to_string()).expect("written");
+        let flags = ["predict", "--op", "dense:m=1,n=1000,k=512", "--predictor", &predictor, "--calibration", "c.json"];
+        oppredict(folder.path(), &flags)
+    };
+    let sound = calibration();
+    assert_eq!(ask(&sound).0, 0);
+    for (place, value) in [
+        ("/sentinels/0/measured_ns", json!(1e300)),
+        ("/sentinels/0/scale", json!(1e300)),
+        ("/sentinels/0/uncertainty", json!(-1)),
+        ("/sentinels/0/half_width", json!(-1)),
+        ("/peaks/memory/0/bytes_per_second", json!(1e-300)),
+        ("/peaks/memory", json!([])),
+        ("/peaks", json!(null)),
+    ] {
+        let mut changed = sound.clone();
+        *changed.pointer_mut(place).expect("a value") = value;
+        let (code, _, notes) = ask(&changed);
+        assert!(code == 2 && notes.contains("a value is out of range"), "{place}: {code} {notes}");
     }
 }

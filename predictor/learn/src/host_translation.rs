@@ -65,6 +65,13 @@ impl HostTranslation {
         features::roofline_by_peaks(work, self.peaks.as_ref()?, threads)
     }
 
+    /// Returns the capacity of a core's second-level cache as far as the peak rates show it, a power of two.
+    pub fn cache_bytes(&self) -> Option<f64> {
+        let sets = &self.peaks.as_ref()?.memory;
+        let second = sets.iter().filter(|set| set.threads == 1 && set.level.as_deref() == Some("L2"));
+        second.map(|set| set.working_set_bytes as f64).reduce(f64::max)
+    }
+
     pub fn widen_half_width(&self, log_width: f64) -> f64 {
         (log_width.powi(2) + self.extra_variance).sqrt()
     }

@@ -177,15 +177,12 @@ impl Prediction {
             (Basis::Learned | Basis::Extrapolated, _) => host.factors.find_factor(kind, self.bound),
         };
         let scale = self.scale_to_host(host, work);
-        let times = [
-            &mut self.time_ns,
-            &mut self.low_ns,
-            &mut self.high_ns,
-            &mut self.attainable_ns,
-            &mut self.overhead_ns,
-            &mut self.reference_ns,
-        ];
+        // Without peaks of its own, the machine has those of the training machine, converted like the times.
+        let of_bounds = if here.is_some() { scale } else { factor };
+        let times = [&mut self.time_ns, &mut self.low_ns, &mut self.high_ns];
         times.into_iter().for_each(|time| *time *= scale * factor);
+        let bounds = [&mut self.attainable_ns, &mut self.overhead_ns, &mut self.reference_ns];
+        bounds.into_iter().for_each(|time| *time *= of_bounds);
         if let Some((arithmetic_ns, memory_ns)) = here {
             self.attainable_ns = arithmetic_ns.max(memory_ns);
             self.bound = bound_of(memory_ns, self.attainable_ns, self.overhead_ns);

@@ -70,6 +70,11 @@ impl fmt::Display for Setting<'_> {
     }
 }
 
+/// Returns whether a feature tells where a schedule is from.
+pub fn is_source(feature: &str) -> bool {
+    feature.starts_with(FROM)
+}
+
 /// Returns the knob of a feature and its value as a text; None for features of other kinds.
 pub fn describe_knob(feature: &str, value: f64) -> Option<(&str, String)> {
     knob_setting(feature, value).map(|(knob, setting)| (knob, setting.to_string()))

@@ -38,10 +38,11 @@ pub fn explain_answer(
     let query = queries::to_query(predictor, &operator, &setting)?;
     let explanation = translate_to_host(predictor, &setting, &operator, explain_prediction(predictor, &query)?);
     let limits = find_limits(predictor, &query, &explanation.prediction, setting.this_host(predictor))?;
-    let improvements = find_improvements(predictor, &query)?;
+    let host = setting.this_host(predictor);
+    let improvements = find_improvements(predictor, &query, host)?;
     let near = |samples| nearest_rows(predictor, &query, samples, NEIGHBOURS);
     let near = samples.map(near).transpose()?.unwrap_or_default();
-    let varied = vary.map(|feature| sweep_feature(predictor, &query, feature)).transpose()?.unwrap_or_default();
+    let varied = vary.map(|feature| sweep_feature(predictor, &query, host, feature)).transpose()?.unwrap_or_default();
     let effects = match (vary, samples) {
         (Some(feature), Some(samples)) => feature_effects(predictor, samples, &operator.name, feature)?,
         _ => Vec::new(),
@@ -57,17 +58,19 @@ pub fn explain_answer(
     })
 }
 
-/// Translates the prediction to this machine, if it is calibrated, and scales the bound that its parts multiply alike.
+/// Translates the prediction to this machine, if it is calibrated. The bound is scaled like the prediction's, and the rest
+/// contains the factor between machines.
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
     operator: &Operator,
     explanation: Explanation,
 ) -> Explanation {
-    let before_ns = explanation.prediction.time_ns;
+    let (time_ns, reference_ns) = (explanation.prediction.time_ns, explanation.prediction.reference_ns);
     let prediction = queries::translate_to_host(predictor, setting, operator, explanation.prediction);
-    let bound_ns = explanation.bound_ns * prediction.time_ns / before_ns;
-    Explanation { prediction, bound_ns, ..explanation }
+    let of_bound = prediction.reference_ns / reference_ns;
+    let rest = explanation.rest * prediction.time_ns / time_ns / of_bound;
+    Explanation { prediction, bound_ns: explanation.bound_ns * of_bound, rest, ..explanation }
 }
 
 /// Summarises the feature effects of each trained operator, starting with the operators with most rows.

@@ -2,9 +2,11 @@
 
 use super::background_rows;
 use crate::error::{Error, Result};
+use learn::host_translation::HostTranslation;
 use learn::operator::OperatorEnsemble;
 use learn::predictor::{Predictor, Query};
 use samples::Samples;
+use samples::schedules::is_source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -20,17 +22,23 @@ pub struct Change {
 }
 
 /// Predicts time factors over the trained range of a feature. Features that are derived from the thread count or from a
-/// knob change with it; otherwise all other features are fixed. A knob may be given by its axis name.
-pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
+/// knob change with it; otherwise all other features are fixed. A knob may be given by its axis name. Times are those of
+/// `host`, if given.
+pub fn sweep_feature(
+    predictor: &Predictor,
+    query: &Query<'_>,
+    host: Option<&HostTranslation>,
+    feature: &str,
+) -> Result<Vec<Change>> {
     let operator = predictor.find_operator(query.operator)?;
     if let Some(knob) = knob_name(predictor, query, feature)? {
         return sweep_knob(predictor, query, &knob);
     }
     let column = find_column(&predictor.about.names, feature)?;
-    let now_ns = predictor.predict(query)?.time_ns;
+    let now_ns = predict_variant(predictor, query, host, query.threads, query.extras)?;
     let change = |value: f32| {
         let factor = match feature {
-            "threads" => predict_variant(predictor, query, Some(f64::from(value)), query.extras)? / now_ns,
+            "threads" => predict_variant(predictor, query, host, Some(f64::from(value)), query.extras)? / now_ns,
             _ => {
                 let row = predictor.feature_row(query)?;
                 let is_known = operator.statistics.has_seen(query.device);
@@ -40,7 +48,11 @@ pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) ->
         };
         Ok(Change { feature: feature.to_owned(), value, factor })
     };
-    sweep_values(operator, feature, column).into_iter().map(change).collect()
+    let mut values = sweep_values(operator, feature, column);
+    if let (Some(host), "threads") = (host, feature) {
+        values.retain(|threads| f64::from(*threads) <= host.cpus as f64);
+    }
+    values.into_iter().map(change).collect()
 }
 
 /// Returns the knob that a feature refers to, with or without its prefix; None if the feature is not a knob.
@@ -53,19 +65,23 @@ fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<
     Ok(is_knob.then(|| name.to_owned()))
 }
 
-/// Predicts the time factor of each setting of a knob. The baseline is also predicted from knobs, to be comparable.
+/// Predicts the time factor of each setting of a knob. The baseline is also predicted from knobs, to be comparable. The
+/// factors are the same on all machines.
 fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
     let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));
     let named =
         |given: &BTreeMap<String, f64>| schedules.complete_schedule(query.work, query.device, given).map_err(refused);
-    let now_ns = predict_variant(predictor, query, query.threads, &named(query.extras)?.knobs)?;
+    // The query may contain the whole schedule, with its source.
+    let mut asked = query.extras.clone();
+    asked.retain(|name, _| !is_source(name));
+    let now_ns = predict_variant(predictor, query, None, query.threads, &named(&asked)?.knobs)?;
     let change = |(feature, value): (String, f64)| {
-        let mut given = query.extras.clone();
+        let mut given = asked.clone();
         let is_other = |name: &String| name.split_once('=').map_or(&**name, |(name, _)| name) != format!("knob.{knob}");
         given.retain(|name, _| is_other(name));
         given.insert(feature.clone(), value);
-        let factor = predict_variant(predictor, query, query.threads, &named(&given)?.knobs)? / now_ns;
+        let factor = predict_variant(predictor, query, None, query.threads, &named(&given)?.knobs)? / now_ns;
         Ok(Change { feature, value: value as f32, factor })
     };
     schedules.fitting_settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
@@ -74,10 +90,13 @@ fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Ve
 fn predict_variant(
     predictor: &Predictor,
     query: &Query<'_>,
+    host: Option<&HostTranslation>,
     threads: Option<f64>,
     extras: &BTreeMap<String, f64>,
 ) -> Result<f64> {
-    Ok(predictor.predict(&Query { threads, extras, ..query.clone() })?.time_ns)
+    let mut prediction = predictor.predict(&Query { threads, extras, ..query.clone() })?;
+    host.into_iter().for_each(|host| prediction.translate_to_host(host, query.operator, query.work));
+    Ok(prediction.time_ns)
 }
 
 pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> {
@@ -85,10 +104,14 @@ pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> 
 }
 
 /// Returns changes of the thread count or of a single knob that save at least a tenth of the time, the best first.
-pub fn find_improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Change>> {
+pub fn find_improvements(
+    predictor: &Predictor,
+    query: &Query<'_>,
+    host: Option<&HostTranslation>,
+) -> Result<Vec<Change>> {
     const ENOUGH: f64 = 0.9;
     let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
-    let mut found: Vec<Change> = best(sweep_feature(predictor, query, "threads")?).into_iter().collect();
+    let mut found: Vec<Change> = best(sweep_feature(predictor, query, host, "threads")?).into_iter().collect();
     for knob in predictor.find_operator(query.operator)?.statistics.schedules.knob_names(query.work, query.device) {
         let (words, numbers): (Vec<Change>, Vec<Change>) =
             sweep_knob(predictor, query, &knob)?.into_iter().partition(|change| change.feature.contains('='));
@@ -271,7 +294,7 @@ mod tests {
         let (predictor, work) = (learned(), work());
         let of = |extras: &BTreeMap<String, f64>| {
             let query = Query { operator: "product", work: &work, device: "here", threads: None, extras };
-            find_improvements(&predictor, &query).expect("changes")
+            find_improvements(&predictor, &query, None).expect("changes")
         };
         let improvements = |order: &str, tile: f64| of(&knobs(order, tile));
         let found = improvements("yx", 4.0);

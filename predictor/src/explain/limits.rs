@@ -39,7 +39,8 @@ pub fn find_limits(
     let scale = scale.unwrap_or(1.0);
     let (arithmetic_ns, memory_ns) = (scale * arithmetic_ns, scale * memory_ns);
     let overhead_ns = prediction.overhead_ns;
-    let bytes_of_cache = query.work.bytes() / device.cache_bytes;
+    let cache_bytes = host.and_then(HostTranslation::cache_bytes).unwrap_or(device.cache_bytes);
+    let bytes_of_cache = query.work.bytes() / cache_bytes;
     let utilisation = prediction.attainable_ns / prediction.time_ns;
     let parallel_efficiency = match threads > 1.0 && has_learned_threads(predictor, query.operator) {
         true => {

@@ -44,7 +44,8 @@ pub struct Explanation {
     pub average: f64,
     /// Contributions of the features, the largest first.
     pub parts: Vec<Contribution>,
-    /// Factor outside of the trees: device corrections, and the clamp to the best measured ratio.
+    /// Factor outside of the trees: device corrections, the clamp to the best measured ratio, and the factor between the
+    /// training machine and this one.
     pub rest: f64,
 }
 

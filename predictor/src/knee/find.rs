@@ -52,7 +52,12 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         Some(device) => device.units,
         None => thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max),
     };
-    let most = options.most_threads.map_or(usual_most, f64::from) as u32;
+    let here = usual.this_host(predictor).map_or(f64::INFINITY, |host| host.cpus as f64);
+    if here < 2.0 && options.most_threads.is_none() {
+        let problem = "this machine has one CPU, so there is no curve over threads";
+        return Err(Error::Query(format!("{problem}; give --most-threads, or --device for the training machine")));
+    }
+    let most = options.most_threads.map_or(usual_most.min(here), f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
     let (predicted, mut unseen) = predict_curve(predictor, operator, settings)?;

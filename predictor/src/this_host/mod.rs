@@ -18,6 +18,7 @@ use samples::statistics::median;
 use samples::text::read_bounded;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,12 @@ const USABLE_LEAST: f64 = 0.75;
 /// Pause before a measurement is repeated.
 const PAUSE: Duration = Duration::from_secs(30);
 const MOST_BYTES: u64 = 1 << 20;
+/// Plausible times of sentinels: up to a quarter of an hour.
+const TIMES_NS: RangeInclusive<f64> = 1e-3..=1e12;
+/// Plausible ratios of times between machines.
+const RATIOS: RangeInclusive<f64> = 1e-4..=1e4;
+/// Plausible peak rates per second.
+const RATES: RangeInclusive<f64> = 1e6..=1e18;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,6 +148,7 @@ impl Calibration {
             sentinels: Vec::new(),
             peaks: None,
         };
+        let there = predictor.about.devices.get(&known.learned_on).and_then(|device| device.peaks.as_ref());
         let (mut rounds, mut longest, end) = (Vec::new(), Duration::ZERO, Instant::now() + deadline);
         while rounds.len() < MOST_ROUNDS {
             let begun = Instant::now();
@@ -155,7 +163,7 @@ impl Calibration {
                 Err(error) => return Err(error),
             }
             longest = longest.max(begun.elapsed());
-            known.peaks = rounds::combine_peaks(&rounds);
+            known.peaks = rounds::combine_peaks(&rounds, there);
             known.sentinels = rounds::combine_sentinels(predictor, &rounds, known.peaks.as_ref())?;
             if rounds.len() >= ROUNDS && known.do_rounds_agree() {
                 break;
@@ -226,10 +234,21 @@ impl Calibration {
         let text = read_bounded(path, MOST_BYTES)?;
         let known: Calibration = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
         let is_sound = |one: &Sentinel| {
-            let times = [one.measured_ns, one.predicted_ns, one.scale];
-            times.iter().all(|time| time.is_finite() && *time > 0.0) && one.half_width.is_finite()
+            TIMES_NS.contains(&one.measured_ns)
+                && TIMES_NS.contains(&one.predicted_ns)
+                && RATIOS.contains(&one.scale)
+                && (0.0..=RATIOS.end().ln()).contains(&one.half_width)
+                && one.uncertainty.is_none_or(|share| share >= 0.0)
         };
-        let has_sound_peaks = known.peaks.as_ref().is_none_or(Peaks::is_sound);
+        let has_sound_peaks = match &known.peaks {
+            Some(peaks) => {
+                let compute = peaks.compute.iter().map(|peak| peak.flops_per_second);
+                let mut rates = compute.chain(peaks.memory.iter().map(|peak| peak.bytes_per_second));
+                let is_complete = !peaks.compute.is_empty() && !peaks.memory.is_empty();
+                is_complete && peaks.is_sound() && rates.all(|rate| RATES.contains(&rate))
+            }
+            None => known.sentinels.iter().all(|one| one.scale == unscaled()),
+        };
         match known.usable_sentinels().count() >= FEWEST && known.sentinels.iter().all(is_sound) && has_sound_peaks {
             true => Ok(known),
             false => Err(refuse("a value is out of range".to_owned())),
@@ -336,7 +355,7 @@ fn repeat_until_settled(
         if let Some(best) = best.take_if(|_| left.is_zero()) {
             return Ok(best);
         }
-        note(&format!("{problem}; measuring again for up to {:.0} s", left.as_secs_f64()));
+        note(&format!("{problem}; measuring again (the last repetition begins within {:.0} s)", left.as_secs_f64()));
         std::thread::sleep(pause.min(left));
     }
 }

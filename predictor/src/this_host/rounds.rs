@@ -4,6 +4,7 @@ use super::{OUTLIER, Sentinel, UNCERTAINTY_MOST};
 use crate::error::Result;
 use crate::probe::{MeasuredOperators, TimedOperator};
 use crate::queries::{self, Setting};
+use datasets::peaks::{Certainty, ComputePeak, MemoryPeak};
 use datasets::{Peaks, Reached};
 use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 const LEAST_DEVIATION: f64 = 0.01;
 
 /// Returns the peak rates over all rounds, at least the rates that sentinels reached twice; None if none were measured.
-pub(super) fn combine_peaks(rounds: &[MeasuredOperators]) -> Option<Peaks> {
+/// Thread counts that were not measured scale as those of the training machine `there`.
+pub(super) fn combine_peaks(rounds: &[MeasuredOperators], there: Option<&Peaks>) -> Option<Peaks> {
     let mut peaks = Peaks::from_measurements(rounds.iter().flat_map(|round| &round.peaks));
     if peaks.compute.is_empty() || peaks.memory.is_empty() {
         return None;
@@ -22,7 +24,28 @@ pub(super) fn combine_peaks(rounds: &[MeasuredOperators]) -> Option<Peaks> {
     let mut reached = Reached::default();
     rounds.iter().flat_map(|round| &round.records).for_each(|record| reached.add_record(record));
     peaks.raise_peaks(&reached);
+    if let Some(there) = there {
+        assume_thread_counts(&mut peaks, there);
+    }
     Some(peaks)
+}
+
+fn assume_thread_counts(peaks: &mut Peaks, there: &Peaks) {
+    let Some(measured) = peaks.compute.last().map(|peak| f64::from(peak.threads)) else { return };
+    let known = peaks.clone();
+    for peak in there.compute.iter().filter(|peak| f64::from(peak.threads) > measured) {
+        let rates = (known.flops_per_second(measured), there.flops_per_second(measured));
+        let (Some(here), Some(there)) = rates else { continue };
+        let flops_per_second = here * peak.flops_per_second / there;
+        peaks.compute.push(ComputePeak { flops_per_second, certainty: Certainty::default(), ..*peak });
+    }
+    for peak in there.memory.iter().filter(|peak| f64::from(peak.threads) > measured) {
+        let bytes = peak.working_set_bytes as f64;
+        let rates = (known.bytes_per_second(measured, bytes), there.bytes_per_second(measured, bytes));
+        let (Some(here), Some(there)) = rates else { continue };
+        let bytes_per_second = here * peak.bytes_per_second / there;
+        peaks.memory.push(MemoryPeak { bytes_per_second, certainty: Certainty::default(), ..peak.clone() });
+    }
 }
 
 /// Returns the sentinels that the predictor was trained on, with their times over all rounds.
@@ -120,5 +143,32 @@ mod tests {
         assert_eq!(kept, [Some(100.0), None, Some(102.0), None]);
         let (_, unknown, _) = robust_time(&[Some(&rounds[3])]);
         assert_eq!(unknown, Some(0.5));
+    }
+
+    /// On one CPU nothing is known of two threads.
+    #[test]
+    fn thread_counts_without_peaks_scale_as_those_of_the_training_machine() {
+        let peaks = |factor: f64, counts: &[u32]| {
+            let certainty = Certainty { measurements: 2, ..Certainty::default() };
+            let compute = |threads: &u32| ComputePeak {
+                threads: *threads,
+                flops_per_second: factor * f64::from(*threads),
+                certainty,
+            };
+            let memory = |threads: &u32| MemoryPeak {
+                threads: *threads,
+                working_set_bytes: 1024,
+                level: None,
+                bytes_per_second: factor * 1.5f64.powi(*threads as i32),
+                certainty,
+            };
+            Peaks { compute: counts.iter().map(compute).collect(), memory: counts.iter().map(memory).collect() }
+        };
+        let mut here = peaks(3.0, &[1]);
+        assume_thread_counts(&mut here, &peaks(1.0, &[1, 2]));
+        assert!(here.is_sound());
+        assert_eq!(here.flops_per_second(2.0), Some(6.0));
+        assert_eq!(here.bytes_per_second(2.0, 1e6), Some(3.0 * 1.5 * 1.5));
+        assert_eq!(here.memory[1].certainty.measurements, 0, "it was not measured");
     }
 }
