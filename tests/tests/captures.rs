@@ -166,6 +166,10 @@ fn queries_are_bounded_in_time_and_memory() {
     let growing = "with recursive t(x) as (select 1 union select x + 1 from t) select max(x) from t";
     let ran = ask(growing, &["--memory-mib", "16"]).expect(2);
     assert!(ran.stderr.starts_with("error: tables and result of the query need more than 16 MiB of memory"), "{ran}");
+    let long =
+        "with recursive t(x) as (select 1 union all select x + 1 from t limit 20000) select printf('%1000d', x) from t";
+    let ran = ask(long, &["--memory-mib", "16"]).expect(2);
+    assert!(ran.stderr.starts_with("error: the result of the query has more than 1000000 rows or 16 MiB"), "{ran}");
     let ran = ask("attach 'other.db' as other", &[]).expect(2);
     assert!(ran.stderr.starts_with("error: query rejected: attaching another database"), "{ran}");
     assert!(!bench.path("other.db").exists());

@@ -244,6 +244,27 @@ fn a_signal_after_the_last_trial_loses_no_report() {
     assert!(interrupted > 0, "no signal met a run");
 }
 
+/// The other process may end before it has made the trials that it claimed.
+#[test]
+fn trials_that_another_process_holds_are_left() {
+    let bench = Bench::new();
+    let command = format!("{PRODUCT} --iftune true --trials 40 --patience 0 --json");
+    let mut first = start(bench.opcollect(&command));
+    let store = bench.path("store");
+    let has_begun = |_| (store.exists() && !stores::journal_lines(&store).is_empty()).then_some(());
+    first.until(has_begun).expect("it measures");
+    processes::send(first.pid(), Signal::SIGSTOP);
+    let locks = tempfile::tempdir().expect("a folder");
+    let mut second = bench.opcollect(&command);
+    second.env("OPCOLLECT_LOCKS", locks.path());
+    let ran = run(second).expect(1);
+    let outcomes = &ran.json()["outcomes"];
+    let (held, left) = (outcomes["held"].as_u64(), outcomes["left"].as_u64());
+    assert!(held > Some(0) && left >= held, "{ran}");
+    processes::send(first.pid(), Signal::SIGCONT);
+    first.finish().expect(0);
+}
+
 #[test]
 fn tvms_space_is_sampled_and_mutated() {
     let bench = Bench::new();

@@ -132,7 +132,12 @@ impl Session {
         let flush_bytes = self.on.facts.cold_cache_bytes();
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
         if let Some(tune) = &config.tune {
-            let breeder = machine::create_breeder(&config.limits)?;
+            let (signal, start, budget) = (Arc::clone(&self.signal), self.start, config.budget_seconds);
+            let should_stop = move || {
+                signal.load(Ordering::Relaxed) != 0
+                    || budget.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
+            };
+            let breeder = machine::create_breeder(&config.limits, should_stop)?;
             let inputs = SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
             let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt)).map_err(tuning_failure)?;
             if tuning.is_empty() {

@@ -97,10 +97,10 @@ fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
 }
 
 /// Creates the process that evolves schedules for TVM's own space, with the limits of a builder.
-pub fn create_breeder(limits: &Limits) -> Result<Breeder> {
+pub fn create_breeder(limits: &Limits, should_stop: impl Fn() -> bool + 'static) -> Result<Breeder> {
     let program = bench::worker_program().map_err(Failure::environment)?;
     let start_deadline = Duration::from_secs_f64(limits.start_seconds);
-    Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
+    Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20, should_stop))
 }
 
 /// Locks the CPUs of this process: no other process measures on them until the returned value is dropped.

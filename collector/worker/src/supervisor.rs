@@ -235,6 +235,16 @@ pub struct Waiting<'a> {
     deadline: Moment,
 }
 
+impl Waiting<'_> {
+    /// Waits up to `time`; returns whether the worker sent data or exceeded its deadline.
+    pub fn is_over_within(&self, time: Duration) -> bool {
+        let mut sockets = [PollFd::new(self.socket, PollFlags::POLLIN)];
+        let rest = self.deadline.time_left().min(time).min(LONGEST_WAIT) + Duration::from_millis(1);
+        let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
+        answered.is_ok() && sockets[0].any() == Some(true) || self.deadline <= Moment::now()
+    }
+}
+
 /// Waits until a worker sends data or exceeds its deadline; returns its index, or `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();

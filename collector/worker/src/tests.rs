@@ -354,6 +354,19 @@ fn one_thread_keeps_several_workers_busy() {
 }
 
 #[test]
+fn a_job_can_be_given_up_before_its_deadline() {
+    let mut boss = Boss::new(spec());
+    boss.send_request(&Deed::Endless, AMPLE).expect("sent");
+    assert!(!boss.pending_request().expect("pending").is_over_within(Duration::from_millis(50)));
+    boss.recycle_worker();
+    boss.send_request(&Deed::Echo("next".into()), AMPLE).expect("sent");
+    assert!(boss.pending_request().expect("pending").is_over_within(AMPLE));
+    assert_eq!(boss.receive_reply().as_deref(), Ok("next"));
+    boss.send_request(&Deed::Endless, Duration::from_millis(50)).expect("sent");
+    assert!(boss.pending_request().expect("pending").is_over_within(AMPLE), "its deadline is over");
+}
+
+#[test]
 fn supervisors_may_move_between_threads() {
     // A worker must survive the end of the thread that requested it: its parent-death signal depends on the launcher
     // thread.

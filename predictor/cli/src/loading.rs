@@ -134,18 +134,13 @@ pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> 
         (host, file) => {
             // Times are predicted for the measured machine, if the predictor was trained on it.
             if let (Some(host), Some(file), None) = (host, file, &device) {
-                let known = bundle::read_about(file)?.map(|about| about.devices).unwrap_or_default();
-                device = known.contains_key(&host.class).then(|| host.class.clone());
+                device = host.device_of_predictor(file)?;
             }
             let flags = PredictorFlags { predictor: file.clone(), calibration: None };
             Some(read_predictor(&flags, device.as_deref(), None)?.0)
         }
     };
     let known = KnownTimes::new(host, predictor, device)?;
-    if let (Some(host), Some(predicted)) = (known.measured_host(), known.predicted_machine()) {
-        let is_other = !predicted.contains(&format!("`{}`", host.class));
-        let warning = || format!("times were measured on `{}` and are predicted for {predicted}", host.class);
-        print_notes("warning", is_other.then(warning));
-    }
+    print_notes("warning", known.mixed_machines_warning());
     Ok(known)
 }

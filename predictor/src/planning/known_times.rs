@@ -49,6 +49,13 @@ impl KnownTimes {
         Some(format!("`{device}`"))
     }
 
+    /// Returns a warning if times are measured on one machine and predicted for another one.
+    pub fn mixed_machines_warning(&self) -> Option<String> {
+        let (host, predicted) = (self.host.as_ref()?, self.predicted_machine()?);
+        let is_other = !predicted.contains(&format!("`{}`", host.class));
+        is_other.then(|| format!("times were measured on `{}` and are predicted for {predicted}", host.class))
+    }
+
     /// Plans a network on `cores` cores; each stage with concurrent groups adds `barrier_ns`.
     pub fn plan_network(&self, graph: &Graph, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;

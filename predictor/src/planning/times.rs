@@ -4,6 +4,7 @@ use super::coruns::CoRuns;
 pub use super::demand::{Time, TimeSource, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
 use super::versions::{select_class, select_versions};
+use crate::bundle;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::store::Damage;
@@ -48,6 +49,12 @@ pub struct Times<'a> {
 }
 
 impl Host {
+    /// Returns the name of this machine in a predictor file; None if the predictor was not trained on it.
+    pub fn device_of_predictor(&self, file: &Path) -> Result<Option<String>> {
+        let known = bundle::read_about(file)?.map(|about| about.devices).unwrap_or_default();
+        Ok(known.contains_key(&self.class).then(|| self.class.clone()))
+    }
+
     pub fn read_host(path: &Path, choice: RecordChoice<'_>) -> Result<Host> {
         let RecordChoice { class, any_schedule, all_versions } = choice;
         let store = Store::open(path)?;

@@ -639,8 +639,26 @@ mod tests {
         let mut sound = known(&[("memory", 1.0); 10], 0.1);
         std::fs::write(&path, serde_json::to_vec(&sound).expect("JSON")).expect("written");
         assert_eq!(Calibration::read_file(&path).expect("sound"), sound);
-        sound.sentinels[3].measured_ns = -1.0;
-        for text in [serde_json::to_string(&sound).expect("JSON"), "{}".to_owned(), String::new()] {
+        sound.peaks = Some(peaks());
+        let text = serde_json::to_value(&sound).expect("JSON");
+        let changed = |(place, value): (&str, serde_json::Value)| {
+            let mut text = text.clone();
+            *text.pointer_mut(place).expect("a value") = value;
+            text.to_string()
+        };
+        let implausible = [
+            ("/sentinels/3/measured_ns", json!(-1)),
+            ("/sentinels/3/predicted_ns", json!(1e300)),
+            ("/sentinels/3/scale", json!(1e300)),
+            ("/sentinels/3/uncertainty", json!(-1)),
+            ("/sentinels/3/half_width", json!(-1)),
+            ("/peaks/memory/0/bytes_per_second", json!(1e-300)),
+            ("/peaks/memory", json!([])),
+        ];
+        sound.peaks = None;
+        sound.sentinels[3].scale = 2.0;
+        let unscaled = serde_json::to_string(&sound).expect("JSON");
+        for text in implausible.map(changed).into_iter().chain([unscaled, "{}".to_owned(), String::new()]) {
             std::fs::write(&path, text).expect("written");
             let refused = Calibration::read_file(&path).expect_err("it makes no sense").to_string();
             assert!(refused.contains("adapt --this-host"), "{refused}");

@@ -167,8 +167,9 @@ fn execute_statement(database: &Connection, sql: &str, bounds: &QueryBounds) -> 
         let cells = (0..answer.columns.len()).map(|index| Ok(convert_value(row.get_ref(index)?)));
         let cells: Vec<Value> = cells.collect::<Result<_, rusqlite::Error>>()?;
         bytes += cells.iter().map(Value::held_bytes).sum::<usize>();
-        if answer.rows.len() == bounds.rows || bytes > bounds.bytes {
-            return Err(Error::Long { rows: bounds.rows, bytes: bounds.bytes });
+        let most = bounds.bytes.min((bounds.memory_mib as usize) << 20);
+        if answer.rows.len() == bounds.rows || bytes > most {
+            return Err(Error::Long { rows: bounds.rows, bytes: most });
         }
         answer.rows.push(cells);
     }

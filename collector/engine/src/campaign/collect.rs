@@ -165,8 +165,8 @@ pub fn collect_attempts<E: From<RowError>>(
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
-    outcomes.left = pass.source.attempts_left() + pass.open_visits;
-    outcomes.held = pass.source.postponed_count();
+    outcomes.left += pass.source.attempts_left() + pass.open_visits;
+    outcomes.held += pass.source.postponed_count();
     Ok(outcomes)
 }
 
@@ -242,7 +242,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
     /// Claims and submits batches of attempts until two batches are in progress.
     fn fill_pipeline(&mut self) -> Result<(), AttemptEnd<E>> {
-        while self.open <= self.newest {
+        // A proposal may take long.
+        while self.open <= self.newest && !is_over(self.callbacks, &self.start, self.campaign.config) {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
             if proposed.is_empty() {
                 return Ok(());
@@ -276,8 +277,14 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             match claim {
                 ClaimResult::Ours(number) => ours.push(ClaimedAttempt { attempt, number }),
                 ClaimResult::Held if self.source.postpone(&attempt) => continue,
-                ClaimResult::Made | ClaimResult::Held => {
+                ClaimResult::Made => {
                     self.outcomes.elsewhere += usize::from(attempt.is_first);
+                    self.source.skip_attempt(&attempt);
+                }
+                // The other process may not finish it.
+                ClaimResult::Held => {
+                    self.outcomes.held += 1;
+                    self.outcomes.left += 1;
                     self.source.skip_attempt(&attempt);
                 }
             }

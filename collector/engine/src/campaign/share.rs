@@ -172,7 +172,7 @@ mod tests {
         let searched = |machine: &Machine, index: u32| {
             let config = config("threads = [1]\n[tune]\ntuner = 'random'\ntrials = 4", 1);
             let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
-            let breeder = bench::Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
+            let breeder = bench::Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0, || false);
             let Machine { target, bases, cpus, flush_bytes } = machine;
             let inputs = SearchInputs {
                 tasks: &tasks,

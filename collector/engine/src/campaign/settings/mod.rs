@@ -160,7 +160,7 @@ pub struct ModelSettings {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct SweepSettings {
-    /// Number of schedules per task, including the default [default: 8]
+    /// Number of schedules per task and sampler, including the default [default: 8]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub schedules: Option<usize>,
     /// Source of schedules [default: template]

@@ -36,7 +36,7 @@ fn made_of(models: &str, text: &str) -> Made {
         ..Record::default()
     };
     let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::embedded_table().clone() };
-    let breeder = Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
+    let breeder = Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0, || false);
     Made { config, tasks, target, bases, breeder }
 }
 
