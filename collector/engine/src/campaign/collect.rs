@@ -40,7 +40,7 @@ pub struct Outcomes {
     pub left: usize,
     /// Number of attempts, included in `left`, that other processes have claimed.
     pub held: usize,
-    /// Number of attempts that other processes have claimed or made, not included in `left`.
+    /// Number of attempts that other processes have made, not included in `left`.
     pub elsewhere: usize,
     /// Time spent waiting for builds, in milliseconds.
     pub build_ms: u64,
