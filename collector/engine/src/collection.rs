@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::bases::base_records;
+use crate::campaign::collect::is_over_budget;
 use crate::campaign::{
     Attempt, Bases, Campaign, CurrentConditions, Finals, Outcomes, SearchInputs, Share, Source, Sweep, Tuning,
     TuningError, plan_attempts,
@@ -133,10 +134,7 @@ impl Session {
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
         if let Some(tune) = &config.tune {
             let (signal, start, budget) = (Arc::clone(&self.signal), self.start, config.budget_seconds);
-            let should_stop = move || {
-                signal.load(Ordering::Relaxed) != 0
-                    || budget.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
-            };
+            let should_stop = move || signal.load(Ordering::Relaxed) != 0 || is_over_budget(budget, start);
             let breeder = machine::create_breeder(&config.limits, should_stop)?;
             let inputs = SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
             let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt)).map_err(tuning_failure)?;
@@ -284,7 +282,9 @@ impl Session {
             return Err(Failure::environment(format_chain(&error)).with_hint(machine::worker_hint()));
         }
         let mut finals = Finals::new(tuning, &pass::read_records(&self.store, tasks, Choose::All)?);
-        let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
+        let is_ended = at.signal.load(Ordering::Relaxed) != 0
+            || outcomes.broken.is_some()
+            || is_over_budget(self.config.budget_seconds, self.start);
         if finals.attempts_left() > 0 && !is_ended {
             let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(store_failure)?;
             outcomes =
@@ -292,10 +292,6 @@ impl Session {
         }
         let records = pass::read_records(&self.store, tasks, Choose::All)?;
         Ok((outcomes, summarise_searches(tuning, &finals, &records, tasks, target)))
-    }
-
-    fn is_over_budget(&self) -> bool {
-        self.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
     }
 }
 

@@ -238,10 +238,7 @@ pub struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits up to `time`; returns whether the worker sent data or exceeded its deadline.
     pub fn is_over_within(&self, time: Duration) -> bool {
-        let mut sockets = [PollFd::new(self.socket, PollFlags::POLLIN)];
-        let rest = self.deadline.time_left().min(time).min(LONGEST_WAIT) + Duration::from_millis(1);
-        let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
-        answered.is_ok() && sockets[0].any() == Some(true) || self.deadline <= Moment::now()
+        find_over_within(&[*self], time).is_some()
     }
 }
 
@@ -249,17 +246,24 @@ impl Waiting<'_> {
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();
-    let first_deadline = busy.iter().map(|worker| worker.deadline).min()?;
+    if busy.is_empty() {
+        return None;
+    }
     loop {
-        let mut sockets: Vec<PollFd<'_>> =
-            busy.iter().map(|worker| PollFd::new(worker.socket, PollFlags::POLLIN)).collect();
-        let rest = first_deadline.time_left().min(LONGEST_WAIT) + Duration::from_millis(1);
-        let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
-        let ready = sockets.iter().position(|socket| answered.is_ok() && socket.any() == Some(true));
-        let now = Moment::now();
-        let late = || busy.iter().position(|worker| worker.deadline <= now);
-        if let Some(index) = ready.or_else(late) {
+        if let Some(index) = find_over_within(&busy, LONGEST_WAIT) {
             return Some(places[index]);
         }
     }
+}
+
+/// Waits up to `time` until a worker sends data or exceeds its deadline; returns its index.
+fn find_over_within(busy: &[Waiting<'_>], time: Duration) -> Option<usize> {
+    let first_deadline = busy.iter().map(|worker| worker.deadline).min()?;
+    let mut sockets: Vec<PollFd<'_>> =
+        busy.iter().map(|worker| PollFd::new(worker.socket, PollFlags::POLLIN)).collect();
+    let rest = first_deadline.time_left().min(time) + Duration::from_millis(1);
+    let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
+    let ready = sockets.iter().position(|socket| answered.is_ok() && socket.any() == Some(true));
+    let now = Moment::now();
+    ready.or_else(|| busy.iter().position(|worker| worker.deadline <= now))
 }

@@ -56,7 +56,7 @@ pub struct Adapt {
     /// Time limit of --this-host in seconds, 10 to 3600
     #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]
     pub seconds: u64,
-    /// Repeat --this-host until its rounds agree, beginning within SECONDS
+    /// Repeat --this-host until its rounds agree; none begins after SECONDS
     ///
     /// The measurement is repeated while another `opcollect` uses the CPUs, while the factors of its rounds differ by more
     /// than 3 %, and while more than a quarter of the sentinels are noisy. The best measurement is stored.

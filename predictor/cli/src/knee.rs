@@ -140,9 +140,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
         ..Setting::default()
     };
     usual.set_knobs(&arguments.knob)?;
-    let device = queries::find_device(&predictor, &usual)?;
-    // Times of a calibrated predictor are those of this machine.
-    let device = usual.this_host(&predictor).map_or(device, |host| &host.host_class).to_owned();
+    let device = queries::find_machine(&predictor, &usual)?.to_owned();
     let probing = arguments.probe.then(|| Probing {
         program: arguments.opcollect.clone().unwrap_or_else(find_collector),
         operator: text.clone(),

@@ -36,9 +36,9 @@ pub fn explain_answer(
     let operator = operator.as_learned(predictor);
     let setting = setting.without_default_knobs(predictor, &operator)?;
     let query = queries::to_query(predictor, &operator, &setting)?;
-    let explanation = translate_to_host(predictor, &setting, &operator, explain_prediction(predictor, &query)?);
-    let limits = find_limits(predictor, &query, &explanation.prediction, setting.this_host(predictor))?;
     let host = setting.this_host(predictor);
+    let explanation = translate_to_host(predictor, &setting, &operator, explain_prediction(predictor, &query)?);
+    let limits = find_limits(predictor, &query, &explanation.prediction, host)?;
     let improvements = find_improvements(predictor, &query, host)?;
     let near = |samples| nearest_rows(predictor, &query, samples, NEIGHBOURS);
     let near = samples.map(near).transpose()?.unwrap_or_default();

@@ -63,8 +63,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let (predicted, mut unseen) = predict_curve(predictor, operator, settings)?;
     let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
-    // A calibrated predictor predicts for this host, not for the device that it was trained on.
-    let device = usual.this_host(predictor).map_or(trained_on, |host| host.host_class.as_str());
+    let device = queries::find_machine(predictor, usual)?;
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next_probe() else { break };
         let measured = measure_operator(&probing.program, &probing.operator, at as u32, probing.deadline)?;

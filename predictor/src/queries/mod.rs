@@ -488,6 +488,14 @@ pub fn find_device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'
     }
 }
 
+/// Names the machine that times are predicted for: this one, if it is calibrated, or a device of the predictor.
+pub fn find_machine<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str> {
+    match setting.this_host(predictor) {
+        Some(host) => Ok(&host.host_class),
+        None => find_device(predictor, setting),
+    }
+}
+
 pub(crate) fn excerpt_text(text: &str) -> String {
     text.chars().take(120).collect()
 }

@@ -305,8 +305,8 @@ impl Calibration {
         self.factors(Some(&one.operator)).find_factor(&one.kind, &one.bound).ln()
     }
 
-    /// Returns the half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels. An operator
-    /// that is unlike the others, such as a stream that fits only one machine's cache, counts as a usual outlier.
+    /// Returns the half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels. Errors beyond
+    /// three standard deviations, estimated from the median error, count as three.
     fn log_half_width(&self) -> f64 {
         /// Student's t, two-sided 90 %, by degrees of freedom.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operator_unlike_the_others_counts_as_a_usual_outlier() {
+    fn the_error_of_one_operator_unlike_the_others_is_capped() {
         let ratio = |place: usize| if place.is_multiple_of(2) { 0.95 } else { 1.05 };
         let width = |last: f64| {
             let mut ratios: Vec<(&str, f64)> = (0..9).map(|place| ("memory", ratio(place))).collect();

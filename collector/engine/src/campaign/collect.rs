@@ -432,5 +432,10 @@ fn wrap_row_error<E: From<RowError>>(error: RowError) -> AttemptEnd<E> {
 }
 
 fn is_over<E>(callbacks: &CampaignCallbacks<'_, E>, start: &Instant, config: &Config) -> bool {
-    (callbacks.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
+    (callbacks.should_stop)() || is_over_budget(config.budget_seconds, *start)
+}
+
+/// Returns whether a budget of seconds since `start` is spent.
+pub fn is_over_budget(budget_seconds: Option<f64>, start: Instant) -> bool {
+    budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
 }
